@@ -1,0 +1,40 @@
+# Every command of the project. `make setup` works on a bare Debian with python3, python3-venv and make.
+PYTHON ?= python3
+PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lint test demo lock
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: .venv/.ready .venv-router/.ready ## make .venv and .venv-router (again only when a lock changed)
+
+# The stamps are written last, so an interrupted install starts over.
+.venv/.locked: requirements/runtime.txt requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "SpecGuard needs Python 3.11 or newer: name one with PYTHON=")'
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "the venv module is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) install --require-hashes -r requirements/runtime.txt -r requirements/dev.txt
+	@touch $@
+
+.venv/.ready: .venv/.locked pyproject.toml
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv-router/.ready: requirements/router.txt .venv/.locked
+	$(PYTHON) -m venv .venv-router
+	.venv-router/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/router.txt
+	@.venv-router/bin/smg --help | grep -q "Shepherd Model Gateway" || { echo ".venv-router/bin/smg is not the smg router" >&2; exit 1; }
+	@touch $@
+
+demo: setup ## run the guarded lab once and print the score: make demo ARGS="--json"
+	.venv/bin/specguard demo $(ARGS)
+
+lock: ## compile requirements/*.txt anew
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip --disable-pip-version-check --quiet install "uv>=0.13,<1"
+	for name in runtime dev router; do \
+	  .venv-lock/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --no-emit-find-links requirements/$$name.in -o requirements/$$name.txt || exit 1; \
+	done

@@ -1,0 +1,1 @@
+"""The harness: record, plan, send, judge. It talks to the service over the wire."""

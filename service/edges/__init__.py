@@ -1,0 +1,1 @@
+"""The floor that does input and output, and obeys what the core decides."""

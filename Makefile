@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint test demo lock
+.PHONY: help setup lint rules test demo lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,20 @@ setup: .venv/.ready .venv-router/.ready ## make .venv and .venv-router (again on
 	.venv-router/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/router.txt
 	@.venv-router/bin/smg --help | grep -q "Shepherd Model Gateway" || { echo ".venv-router/bin/smg is not the smg router" >&2; exit 1; }
 	@touch $@
+
+lint: setup ## format, lint, types, floors
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-logo
+
+rules: ## check alerts.yaml and run its promtool tests
+	@command -v promtool >/dev/null || { echo "promtool is missing: apt-get install prometheus (or put promtool on PATH)" >&2; exit 1; }
+	promtool check rules --lint=all --lint-fatal alerts.yaml
+	promtool test rules rules/alerts.test.yaml
+
+test: rules setup lint ## every check: rules, lint, then pytest
+	.venv/bin/python -m pytest $(ARGS)
 
 demo: setup ## run the guarded lab once and print the score: make demo ARGS="--json"
 	.venv/bin/specguard demo $(ARGS)

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,20 @@ def _mirror(path: Path) -> Path:
     stem = inside.parent.name if inside.stem == "__init__" else inside.stem.strip("_")
     home = inside.parent.parent if inside.stem == "__init__" else inside.parent
     return ROOT / "tests" / home / f"test_{stem}.py"
+
+
+def _foreign_imports(source: str) -> set[str]:
+    """Return the absolute imports that are neither the standard library nor the probe's own."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module or "")
+    own = ("service.probe", *sys.stdlib_module_names)
+    return {
+        name for name in names if name not in own and not name.startswith(tuple(f"{top}." for top in own))
+    }
 
 
 def _has_code(path: Path) -> bool:
@@ -116,3 +131,13 @@ def test_a_machine_path_is_recognised(text: str) -> None:
 )
 def test_an_ordinary_path_is_let_be(text: str) -> None:
     assert not MACHINE_PATHS.search(text)
+
+
+def test_the_probe_stands_alone_on_the_standard_library() -> None:
+    probe = [path for path in SOURCES if "probe" in path.relative_to(ROOT).parts[1:2]]
+    assert {name for path in probe for name in _foreign_imports(path.read_text())} == set()
+
+
+def test_a_foreign_import_is_recognised() -> None:
+    source = "import os.path\nfrom . import near\nimport numpy as np\nfrom service.core import events\n"
+    assert _foreign_imports(source) == {"numpy", "service.core"}

@@ -1,0 +1,285 @@
+"""The lab's language model: a tiny trained transformer in numpy whose KV lives in the pages of a shared pool.
+
+Pre-RMSNorm, squared ReLU, tied embedding, partial RoPE (the first quarter of each head turns). Two learned
+maps add the embeddings of the tokens one and two places back at the input of chosen layers, so that looking
+a phrase up in the prompt (induction) takes one layer. One request is computed at a time: its result depends
+on its tokens and on what lies in its pages, and on no other request. Nothing guards those bytes: overwrite
+them and the request goes wrong.
+
+Norm gains and the attention scale are folded into the matrices on loading. Cost on one 2-GHz-class core:
+0.5 ms a verify step of five tokens, 0.1 ms a draft token, 5 ms a prefill of 130 tokens.
+"""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replay.lab.tokenizer import VOCABULARY_SHA256
+
+Floats = NDArray[np.float32]
+
+PAGE_TOKENS = 16
+MAX_POSITIONS = 1024
+"""Positions that the RoPE tables cover: four times the longest request that the model was trained on."""
+ROPE_BASE = 1000.0
+NORM_EPSILON = np.float32(1e-5)
+FORMAT = 1
+"""Number of the weights file's layout: arrays in float16 and a JSON `header` with shape, vocabulary and
+digest."""
+
+WEIGHTS_DIRECTORY = Path(__file__).parent / "weights"
+TARGET_PATH = WEIGHTS_DIRECTORY / "target.npz"
+DRAFT_PATH = WEIGHTS_DIRECTORY / "draft.npz"
+
+
+class WeightsError(Exception):
+    """Ours: a weights file is missing, damaged, or made for another version."""
+
+    def __init__(self, path: Path, fault: str) -> None:
+        """Name the file, what is wrong with it and the way out."""
+        super().__init__(
+            f"{path}: {fault}; install SpecGuard anew, or make it with python -m replay.lab.train"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The architecture. `previous_at`, `second_at`: the layers that see the tokens one and two back."""
+
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    previous_at: int
+    second_at: int
+    second_width: int
+    """Coordinates of the token two back that are fed in: what makes a draft model less than perfect."""
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.width // self.heads
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One model's arrays by name, matrices as [out, in], and the shape that they fit."""
+
+    shape: Shape
+    arrays: Mapping[str, NDArray[np.float16]]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a weights file and check that it is whole and speaks this vocabulary."""
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                header = json.loads(str(archive["header"]))
+                arrays = {name: archive[name] for name in archive.files if name != "header"}
+        except FileNotFoundError as error:
+            raise WeightsError(path, "no such weights file") from error
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise WeightsError(path, f"truncated or not a weights file ({type(error).__name__})") from error
+        _check(path, header, arrays)
+        return cls(Shape(**header["shape"]), arrays)
+
+    def save(self, path: Path) -> None:
+        """Write the arrays with a header that load() can check."""
+        header = {
+            "format": FORMAT,
+            "shape": asdict(self.shape),
+            "vocabulary_sha256": VOCABULARY_SHA256,
+            "arrays_sha256": _digest(self.arrays),
+        }
+        content: dict[str, Any] = {"header": np.array(json.dumps(header)), **self.arrays}
+        np.savez(path, **content)
+
+
+def _check(path: Path, header: object, arrays: Mapping[str, NDArray[Any]]) -> None:
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise WeightsError(path, f"not of weights format {FORMAT}")
+    if header["vocabulary_sha256"] != VOCABULARY_SHA256:
+        raise WeightsError(path, "trained with another vocabulary")
+    if header["arrays_sha256"] != _digest(arrays):
+        raise WeightsError(path, "damaged (checksum differs)")
+
+
+def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Hash names, shapes and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One layer's matrices as [in, out], norm gains and attention scale folded in."""
+
+    qkv: Floats
+    out: Floats
+    up: Floats
+    down: Floats
+
+
+class TinyLM:
+    """The model: forward() computes the next places of one request against the pages that it owns."""
+
+    def __init__(self, weights: Weights) -> None:
+        """Fold the weights into float32 matrices."""
+        self.shape = shape = weights.shape
+        arrays = {name: array.astype(np.float32) for name, array in weights.arrays.items()}
+        embedding = arrays["embedding.weight"]
+        self._embedded: Floats = embedding * np.float32(shape.width**0.5)
+        self._previous: Floats = self._embedded @ arrays["previous.weight"].T
+        self._second: Floats = self._embedded[:, : shape.second_width] @ arrays["second.weight"].T
+        self._output = np.ascontiguousarray((embedding * arrays["norm.weight"]).T)
+        self._layers = [_folded(arrays, f"blocks.{at}.", shape) for at in range(shape.layers)]
+        turning = shape.head_dim // 8
+        angles = np.arange(MAX_POSITIONS)[:, None] / ROPE_BASE ** (np.arange(turning) / turning)
+        self._cosine = np.cos(angles).astype(np.float32)[:, None, None]
+        self._sine = np.sin(angles).astype(np.float32)[:, None, None]
+
+    def __repr__(self) -> str:
+        """Show the architecture."""
+        return f"<TinyLM {self.shape}>"
+
+    def new_pool(self, pages: int) -> Floats:
+        """Make a private pool of zeros; a shared one has the same shape."""
+        return np.zeros(self.pool_shape(pages), np.float32)
+
+    def pool_shape(self, pages: int) -> tuple[int, int, int, int, int, int]:
+        """The shape of a pool: [layers, key or value, pages, page_tokens, heads, head_dim]."""
+        return (self.shape.layers, 2, pages, PAGE_TOKENS, self.shape.heads, self.shape.head_dim)
+
+    def forward(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        pool: Floats,
+        pages: Sequence[int],
+        *,
+        last_only: bool = False,
+    ) -> Floats:
+        """Compute places start .. len(tokens) - 1, write their KV, return logits [place, vocabulary].
+
+        Places before `start` are read from the pages as they lie there. NaN in, NaN out, without a warning.
+        """
+        end = len(tokens)
+        _check_room(start, end, pages)
+        ids = np.asarray(tokens, np.intp)
+        slots = _Slots(pool, pages, start, end)
+        future = None if end - start == 1 else np.arange(end) > np.arange(start, end)[:, None]
+        x = self._embedded[ids[start:]]
+        with np.errstate(all="ignore"):
+            for at, layer in enumerate(self._layers):
+                x = self._inject(x, at, ids, start)
+                x = x + self._attend(_normed(x) @ layer.qkv, slots.of_layer(at), future) @ layer.out
+                hidden = np.maximum(_normed(x) @ layer.up, 0)
+                x = x + (hidden * hidden) @ layer.down
+            logits: Floats = _normed(x[-1:] if last_only else x) @ self._output
+        return logits
+
+    def _inject(self, x: Floats, at: int, ids: NDArray[np.intp], start: int) -> Floats:
+        """Add what this layer learns of the tokens one and two places back."""
+        if at == self.shape.previous_at:
+            x = x + _shifted(self._previous, ids, start, 1)
+        if at == self.shape.second_at:
+            x = x + _shifted(self._second, ids, start, 2)
+        return x
+
+    def _attend(self, qkv: Floats, layer: "_LayerSlots", future: NDArray[np.bool_] | None) -> Floats:
+        """Write this layer's keys and values, then read all of the request's from its pages."""
+        places, slots = len(qkv), layer.slots
+        qkv = qkv.reshape(places, 3, self.shape.heads, self.shape.head_dim)
+        self._turn(qkv[:, :2], slots.start, slots.end)
+        layer.write(qkv[:, 1], qkv[:, 2])
+        keys, values = layer.read()
+        scores = np.matmul(qkv[:, 0].transpose(1, 0, 2), keys.transpose(1, 2, 0))
+        if future is not None:
+            scores[:, future] = -np.inf
+        scores -= scores.max(-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(-1, keepdims=True)
+        mixed: Floats = np.matmul(scores, values.transpose(1, 0, 2)).transpose(1, 0, 2).reshape(places, -1)
+        return mixed
+
+    def _turn(self, x: Floats, start: int, end: int) -> None:
+        """Apply RoPE in place to the first quarter of each head of [place, q and k, head, head_dim]."""
+        size = self.shape.head_dim // 8
+        cosine, sine = self._cosine[start:end], self._sine[start:end]
+        a, b = x[..., :size].copy(), x[..., size : 2 * size].copy()
+        x[..., :size] = a * cosine - b * sine
+        x[..., size : 2 * size] = a * sine + b * cosine
+
+
+class _Slots:
+    """Where one request's places lie in the pool."""
+
+    __slots__ = ("at", "end", "pages", "pool", "start")
+
+    def __init__(self, pool: Floats, pages: Sequence[int], start: int, end: int) -> None:
+        self.pool, self.start, self.end = pool, start, end
+        used = -(-end // PAGE_TOKENS)
+        self.pages = np.asarray(pages[:used], np.intp)
+        places = np.arange(start, end)
+        self.at = (self.pages[places // PAGE_TOKENS], places % PAGE_TOKENS)
+
+    def of_layer(self, layer: int) -> "_LayerSlots":
+        return _LayerSlots(self, layer)
+
+
+class _LayerSlots:
+    """One layer of a request's slots."""
+
+    __slots__ = ("layer", "slots")
+
+    def __init__(self, slots: _Slots, layer: int) -> None:
+        self.slots, self.layer = slots, layer
+
+    def write(self, keys: Floats, values: Floats) -> None:
+        pool, at = self.slots.pool[self.layer], self.slots.at
+        pool[0][at] = keys
+        pool[1][at] = values
+
+    def read(self) -> tuple[Floats, Floats]:
+        """Gather [place, head, head_dim] of keys and of values."""
+        pool, pages, end = self.slots.pool[self.layer], self.slots.pages, self.slots.end
+        keys, values = (side[pages].reshape(-1, *side.shape[2:])[:end] for side in pool)
+        return keys, values
+
+
+def _check_room(start: int, end: int, pages: Sequence[int]) -> None:
+    if not 0 <= start < end <= MAX_POSITIONS:
+        raise ValueError(f"places {start} to {end} do not fit in {MAX_POSITIONS} positions")
+    if end > len(pages) * PAGE_TOKENS:
+        raise ValueError(f"{end} tokens do not fit in {len(pages)} pages of {PAGE_TOKENS}")
+
+
+def _folded(arrays: Mapping[str, Floats], prefix: str, shape: Shape) -> _Layer:
+    scale = np.ones(3 * shape.width, np.float32)
+    scale[: shape.width] = shape.head_dim**-0.5
+    qkv = (arrays[f"{prefix}qkv.weight"] * arrays[f"{prefix}norm1.weight"]).T * scale
+    up = (arrays[f"{prefix}up.weight"] * arrays[f"{prefix}norm2.weight"]).T
+    out, down = arrays[f"{prefix}out.weight"].T, arrays[f"{prefix}down.weight"].T
+    return _Layer(*(np.ascontiguousarray(matrix) for matrix in (qkv, out, up, down)))
+
+
+def _normed(x: Floats) -> Floats:
+    """RMSNorm without its gain, which is folded into the matrix that follows."""
+    normed: Floats = x / np.sqrt(np.einsum("td,td->t", x, x)[:, None] / np.float32(x.shape[1]) + NORM_EPSILON)
+    return normed
+
+
+def _shifted(table: Floats, ids: NDArray[np.intp], start: int, back: int) -> Floats:
+    """Rows of the tokens `back` places before each place; zeros before the first token."""
+    places = np.arange(start, len(ids)) - back
+    rows: Floats = table[ids[np.maximum(places, 0)]] * (places >= 0)[:, None].astype(np.float32)
+    return rows

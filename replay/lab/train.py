@@ -1,0 +1,292 @@
+"""Train the lab's two models from nothing: `python -m replay.lab.train target|draft [--out FILE]`.
+
+Needs torch (2.13.0, CPU), which the product itself never imports. One thread, steps counted instead of
+seconds and all seeds fixed, so a run on the same kind of CPU gives the same weights bit for bit.
+
+Recipe: Muon (5 Newton-Schulz steps, momentum .95, each of q, k, v on its own) on the blocks' matrices,
+AdamW on embedding, previous-token maps and norms; 20 steps of warm-up, constant, then linear to 2 %. Tasks
+are drawn on the fly, small ones first (curriculum over the first tenth), the loss counts answer tokens
+only. What made it learn in minutes instead of never: previous-token inputs through maps shared by all
+words, RoPE on a quarter of each head, few wide heads, and prompts that have one right answer (`tasks`).
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own name)
+from torch import Tensor, nn
+
+from replay.lab.model import DRAFT_PATH, MAX_POSITIONS, NORM_EPSILON, ROPE_BASE, TARGET_PATH, Shape, Weights
+from replay.lab.tasks import KINDS, Kind, sample
+from replay.lab.tokenizer import VOCABULARY_SIZE
+
+Sample = tuple[tuple[int, ...], tuple[int, ...]]
+
+WARMUP_STEPS = 20
+LAST_RATE = 0.02
+CURRICULUM_SHARE = 0.1
+SORTED_SAMPLES = 160
+"""Samples sorted by length at a time, so that a batch has little padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One training run. `decay` is the last share of the steps, over which the rates fall."""
+
+    shape: Shape
+    path: Path
+    steps: int
+    decay: float
+    seed: int
+    batch_tokens: int = 2048
+    block_rate: float = 0.02
+    table_rate: float = 3e-3
+    kind_weights: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25)
+
+
+PLANS = {
+    "target": Plan(
+        Shape(layers=4, width=128, heads=2, hidden=256, previous_at=1, second_at=3, second_width=128),
+        TARGET_PATH,
+        steps=3600,
+        decay=0.8,
+        seed=0,
+        kind_weights=(0.27, 0.31, 0.19, 0.23),
+    ),
+    "draft": Plan(
+        Shape(layers=1, width=64, heads=1, hidden=128, previous_at=0, second_at=0, second_width=8),
+        DRAFT_PATH,
+        steps=1500,
+        decay=0.6,
+        seed=1,
+    ),
+}
+
+
+class Block(nn.Module):
+    """One layer."""
+
+    def __init__(self, shape: Shape) -> None:
+        """Start as the identity: the output matrices are zero."""
+        super().__init__()
+        width = shape.width
+        self.heads, self.head_dim = shape.heads, shape.head_dim
+        self.norm1 = nn.RMSNorm(width, eps=float(NORM_EPSILON))
+        self.norm2 = nn.RMSNorm(width, eps=float(NORM_EPSILON))
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up = nn.Linear(width, shape.hidden, bias=False)
+        self.down = nn.Linear(shape.hidden, width, bias=False)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.down.weight)
+
+    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+        """Attention, then the squared-ReLU network: [batch, time, width] both ways."""
+        batch, length, width = x.shape
+        q, k, v = (
+            self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        )
+        mixed = F.scaled_dot_product_attention(turn(q, turns), turn(k, turns), v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        hidden: Tensor = F.relu(self.up(self.norm2(x))).square()
+        result: Tensor = x + self.down(hidden)
+        return result
+
+
+class Net(nn.Module):
+    """The whole model; `replay.lab.model.TinyLM` computes the same in numpy."""
+
+    def __init__(self, shape: Shape) -> None:
+        """Draw the first weights."""
+        super().__init__()
+        width = shape.width
+        self.shape = shape
+        self.embedding = nn.Embedding(VOCABULARY_SIZE, width)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        self.previous = nn.Linear(width, width, bias=False)
+        nn.init.orthogonal_(self.previous.weight)
+        self.second = nn.Linear(shape.second_width, width, bias=False)
+        nn.init.orthogonal_(self.second.weight)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(width, eps=float(NORM_EPSILON))
+        turning = shape.head_dim // 8
+        angles = torch.arange(MAX_POSITIONS)[:, None] / ROPE_BASE ** (torch.arange(turning) / turning)
+        self.turns = (angles.cos(), angles.sin())
+
+    def forward(self, tokens: Tensor, chosen: Tensor) -> Tensor:
+        """Return the logits [chosen, vocabulary] of the chosen places of tokens [batch, time]."""
+        embedded = x = self.embedding(tokens) * self.shape.width**0.5
+        for at, block in enumerate(self.blocks):
+            if at == self.shape.previous_at:
+                x = x + self.previous(F.pad(embedded, (0, 0, 1, 0))[:, :-1])
+            if at == self.shape.second_at and self.shape.second_width:
+                x = x + self.second(F.pad(embedded, (0, 0, 2, 0))[:, :-2, : self.shape.second_width])
+            x = block(x, self.turns)
+        logits: Tensor = self.norm(x[chosen]) @ self.embedding.weight.T
+        return logits
+
+
+def turn(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    """RoPE on the first quarter of each head."""
+    cosine, sine = (table[: x.shape[-2]] for table in turns)
+    size = cosine.shape[1]
+    a, b = x[..., :size], x[..., size : 2 * size]
+    return torch.cat([a * cosine - b * sine, a * sine + b * cosine, x[..., 2 * size :]], -1)
+
+
+class Muon:
+    """Momentum, made orthogonal by Newton-Schulz steps; q, k and v count as three matrices."""
+
+    def __init__(self, matrices: list[nn.Parameter], rate: float) -> None:
+        """Start without momentum."""
+        self.matrices, self.rate = matrices, rate
+        self.momenta = [torch.zeros_like(matrix) for matrix in matrices]
+
+    @torch.no_grad()
+    def step(self, factor: float) -> None:
+        """Move every matrix once, at `factor` of the rate."""
+        rate = self.rate * factor
+        for matrix, momentum in zip(self.matrices, self.momenta, strict=True):
+            if matrix.grad is None:
+                continue
+            momentum.lerp_(matrix.grad, 0.05)
+            update = matrix.grad.lerp(momentum, 0.95)
+            size = matrix.shape[1]
+            parts = size if matrix.shape[0] == 3 * size else matrix.shape[0]
+            moved = torch.cat([orthogonal(part) for part in update.split(parts)])
+            matrix.mul_(1 - rate * 0.01).add_(moved, alpha=-rate * max(1, parts / size) ** 0.5)
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """Bring all singular values near 1: five quintic Newton-Schulz steps with Muon's coefficients."""
+    flat = matrix.shape[0] <= matrix.shape[1]
+    x = matrix if flat else matrix.T
+    x = x / (x.norm() + 1e-7)
+    for _ in range(5):
+        square = x @ x.T
+        x = 3.4445 * x + (-4.775 * square + 2.0315 * square @ square) @ x
+    return x if flat else x.T
+
+
+class Batches:
+    """Endless batches of tasks, each of at most `batch_tokens` with its padding."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Seed the tasks apart from the weights."""
+        self.rng = np.random.default_rng(1000 + plan.seed)
+        self.plan = plan
+        self.waiting: list[list[Sample]] = []
+
+    def next(self, scale: float) -> tuple[Tensor, Tensor]:
+        """Return tokens [batch, time] and the mask [batch, time - 1] of places before an answer's tokens."""
+        if not self.waiting:
+            samples = sorted((self._sample(scale) for _ in range(SORTED_SAMPLES)), key=_length)
+            batches = list(_packed(samples, self.plan.batch_tokens))
+            self.waiting = [batches[at] for at in self.rng.permutation(len(batches))]
+        return collate(self.waiting.pop())
+
+    def _sample(self, scale: float) -> Sample:
+        kind: Kind = KINDS[int(self.rng.choice(len(KINDS), p=self.plan.kind_weights))]
+        task = sample(self.rng, kind, scale)
+        return task.prompt_ids, task.answer_ids
+
+
+def _length(sample: Sample) -> int:
+    return len(sample[0]) + len(sample[1])
+
+
+def _packed(samples: list[Sample], batch_tokens: int) -> Iterator[list[Sample]]:
+    """Cut sorted samples into batches."""
+    batch: list[Sample] = []
+    for each in samples:
+        if batch and _length(each) * (len(batch) + 1) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(each)
+    yield batch
+
+
+def collate(samples: list[Sample]) -> tuple[Tensor, Tensor]:
+    """Pad samples at the right; see Batches.next."""
+    time_steps = max(map(_length, samples))
+    tokens = np.zeros((len(samples), time_steps), np.int64)
+    mask = np.zeros((len(samples), time_steps - 1), np.bool_)
+    for row, (prompt, answer) in enumerate(samples):
+        tokens[row, : len(prompt) + len(answer)] = prompt + answer
+        mask[row, len(prompt) - 1 : len(prompt) + len(answer) - 1] = True
+    return torch.from_numpy(tokens), torch.from_numpy(mask)
+
+
+@torch.no_grad()
+def exact_share(net: Net, per_kind: int, seed: int) -> dict[Kind, float]:
+    """Share of fresh tasks whose every answer token is the argmax: greedy decoding gives the right answer."""
+    rng = np.random.default_rng(seed)
+    shares: dict[Kind, float] = {}
+    for kind in KINDS:
+        right = 0
+        for _ in range(per_kind):
+            task = sample(rng, kind)
+            tokens, mask = collate([(task.prompt_ids, task.answer_ids)])
+            right += int((net(tokens[:, :-1], mask).argmax(-1) == tokens[:, 1:][mask]).all())
+        shares[kind] = round(right / per_kind, 4)
+    return shares
+
+
+def rate_factor(plan: Plan, step: int) -> float:
+    """Warm-up, constant, linear decay."""
+    left = (1 - step / plan.steps) / plan.decay
+    return min(1.0, (step + 1) / WARMUP_STEPS) * min(1.0, max(LAST_RATE, left))
+
+
+def train(plan: Plan, say_every: int = 200) -> Weights:
+    """Run a plan and return the weights in float16."""
+    torch.manual_seed(plan.seed)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(mode=True)
+    net, batches = Net(plan.shape), Batches(plan)
+    matrices = [p for name, p in net.named_parameters() if name.startswith("blocks") and p.ndim > 1]
+    tables = [p for name, p in net.named_parameters() if not name.startswith("blocks") or p.ndim == 1]
+    muon = Muon(matrices, plan.block_rate)
+    adam = torch.optim.AdamW(tables, lr=plan.table_rate, betas=(0.9, 0.95), weight_decay=0)
+    smooth = 0.0
+    for step in range(plan.steps):
+        factor = rate_factor(plan, step)
+        adam.param_groups[0]["lr"] = plan.table_rate * factor
+        tokens, mask = batches.next(min(1.0, 0.25 + 0.75 * step / plan.steps / CURRICULUM_SHARE))
+        loss = F.cross_entropy(net(tokens[:, :-1], mask), tokens[:, 1:][mask])
+        net.zero_grad()
+        loss.backward()
+        muon.step(factor)
+        adam.step()
+        smooth = loss.item() if not step else 0.95 * smooth + 0.05 * loss.item()
+        if step % say_every == say_every - 1:
+            print(f"step {step + 1} loss {smooth:.4f} cpu_s {time.process_time():.0f}", flush=True)
+    print(f"exact {exact_share(net, 250, seed=4242)}", flush=True)
+    return weights_of(net)
+
+
+def weights_of(net: Net) -> Weights:
+    """Copy a net's weights out in float16."""
+    arrays = {name: value.numpy().astype(np.float16) for name, value in net.state_dict().items()}
+    return Weights(net.shape, arrays)
+
+
+def main() -> None:
+    """Train one model and write its file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", choices=sorted(PLANS))
+    parser.add_argument("--out", type=Path, help="file to write; default: the shipped one")
+    options = parser.parse_args()
+    plan = PLANS[options.model]
+    train(plan).save(options.out or plan.path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The catalogue: every metric SpecGuard exposes, as data. `metrics.py` brings it to life.
+
+Names follow Prometheus' practice: one prefix, base units, `_total` on counters, no colons (those are for
+recording rules), no label in a name, and only labels with a bounded set of values; the values known here
+exist from the start with the value zero, so that a rate over them is never "no data".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from service.core.events import Drafter, Guilty, Kind, Level, Outcome, Policy
+from service.core.retry import Refusal
+
+PREFIX: Final = "specguard"
+
+Labels = Mapping[str, Sequence[str]]
+"""Label name -> the values known in advance. A label with no values known gets its series when they come."""
+
+VERDICT_KINDS: Final = tuple(kind for kind in Kind if kind not in {Kind.NORMAL, Kind.LOW_ACCEPTANCE})
+LOSSES: Final = ("broken_stream", "router_unreachable", "timeout", "empty_response")
+STATUSES: Final = ("status_500", "status_502", "status_503", "status_504")
+RETRY_REASONS: Final = (
+    *VERDICT_KINDS,
+    *LOSSES,
+    *STATUSES,
+    "engine_error",
+    "second_opinion",
+    "stale_connection",
+)
+RETRY_RESULTS: Final = ("restarted", *Refusal)
+ABORT_REASONS: Final = ("verdict", "client_gone", "drained", "shutdown")
+FAILOPEN_REASONS: Final = ("detector", "memory", "streams")
+UNINSPECTED: Final = ("path", "encoding", "too_large", "status", "streams", "malformed")
+CASE_RESULTS: Final = ("saved", "dropped", "failed", "skipped")
+TOKEN_KINDS: Final = ("delivered", "discarded")
+
+LATENCY_BUCKETS_S: Final = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+LAG_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+ACCEPT_LENGTH_BUCKETS: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
+DURATION_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric: its key in our code, its help, its labels."""
+
+    key: str
+    help: str
+    labels: Labels = field(default_factory=dict)
+    buckets: tuple[float, ...] = ()  # histograms only
+
+
+def counters(routes: Sequence[str], detectors: Sequence[str]) -> tuple[Family, ...]:
+    """Exposed as specguard_KEY_total."""
+    route, detector = {"route": routes}, {"detector": detectors}
+    return (
+        Family(
+            "streams", "Client requests that ended.", {**route, "policy": [*Policy], "outcome": [*Outcome]}
+        ),
+        Family("verdicts", "Generations judged corrupted.", {"kind": VERDICT_KINDS, **detector}),
+        Family("suspects", "Generations that ended under suspicion without a verdict.", detector),
+        Family(
+            "escaped", "Requests whose text was delivered although a verdict stood.", {"kind": VERDICT_KINDS}
+        ),
+        Family(
+            "late_detections", "Requests failed loudly after bad text had gone out.", {"kind": VERDICT_KINDS}
+        ),
+        Family("delivered_bad_tokens", "Tokens delivered from the onset of corruption on."),
+        Family("tokens", "Completion tokens, by what became of them.", {"kind": TOKEN_KINDS}),
+        Family("retries", "Generations asked for again.", {"reason": RETRY_REASONS, "result": RETRY_RESULTS}),
+        Family("retry_same_worker", "Retries that landed on a worker they were meant to avoid."),
+        Family("aborts", "Upstream streams closed before their end.", {"reason": ABORT_REASONS}),
+        Family("hold_overflow", "Streams that outgrew what may be held.", {"policy": [*Policy]}),
+        Family("spec_emitted_tokens", "Tokens emitted by observed verify steps."),
+        Family("spec_verify_steps", "Verify steps observed."),
+        Family("detector_faults", "Detectors that raised and were switched off for a stream.", detector),
+        Family(
+            "upstream_errors",
+            "Requests that router or engine failed.",
+            {"guilty": [*Guilty], "reason": LOSSES},
+        ),
+        Family("malformed_events", "Upstream events that could not be read; their bytes went out."),
+        Family("uninspected", "Requests passed through without a look.", {"reason": UNINSPECTED}),
+        Family("cases", "Bad cases, by what became of them.", {"result": CASE_RESULTS}),
+        Family("cases_dropped", "Incidents not kept because the store's queue was full."),
+        Family(
+            "incidents",
+            "Incidents handed to the store.",
+            {"level": [str(level.name).lower() for level in Level]},
+        ),
+        Family("store_errors", "Failed attempts to write to the store; each is tried again."),
+        Family("samples_dropped", "Histogram observations lost between two flushes."),
+        Family("unknown_counts", "Counts under a name this catalogue lacks: a defect of ours."),
+    )
+
+
+def gauges() -> tuple[Family, ...]:
+    """Exposed as specguard_KEY."""
+    return (
+        Family("held_bytes", "Bytes held back by all streams together."),
+        Family("open_streams", "Client requests in flight."),
+        Family("retry_budget_ratio", "Share of this minute's retry budget that is unspent."),
+        Family(
+            "failopen_active",
+            "1 while a part of the guard is off and streams pass unjudged.",
+            {"reason": FAILOPEN_REASONS},
+        ),
+        Family("store_queue_length", "Incidents waiting for the store's writer."),
+        Family("router_up", "1 while the router accepts connections."),
+        Family("build_info", "Always 1; the build in its labels.", {"version": (), "python": ()}),
+        Family(
+            "config_hash_info", "Always 1; what is configured in its labels.", {"settings": (), "rules": ()}
+        ),
+        Family("workers", "Workers known, by who drafts.", {"drafter": [*Drafter]}),
+    )
+
+
+def histograms() -> tuple[Family, ...]:
+    """Exposed as specguard_KEY; a sample's key may be `KEY:LABEL VALUE`."""
+    phases = {"phase": ("first_byte", "hold")}
+    return (
+        Family("added_latency_seconds", "What SpecGuard adds to a request.", phases, LATENCY_BUCKETS_S),
+        Family("stream_duration_seconds", "From a client's request to its end.", {}, DURATION_BUCKETS_S),
+        Family(
+            "request_accept_length",
+            "Accept length of a generation, bonus token included.",
+            {},
+            ACCEPT_LENGTH_BUCKETS,
+        ),
+        Family("loop_lag_seconds", "How late the data loop's ticker ran.", {}, LAG_BUCKETS_S),
+    )

@@ -1,0 +1,29 @@
+"""The catalogue is data: unique keys, sentences, bounded labels."""
+
+from service.edges.catalogue import counters, gauges, histograms
+
+ALL = (*counters(("default",), ("loop",)), *gauges(), *histograms())
+
+
+def test_a_key_stands_once() -> None:
+    assert len({family.key for family in ALL}) == len(ALL)
+
+
+def test_a_help_is_a_sentence() -> None:
+    assert [family.key for family in ALL if not family.help.endswith(".")] == []
+
+
+def test_a_histogram_has_rising_buckets() -> None:
+    for family in histograms():
+        assert list(family.buckets) == sorted(set(family.buckets))
+
+
+def test_routes_and_detectors_become_label_values() -> None:
+    labels = {family.key: family.labels for family in counters(("agents",), ("loop", "garble"))}
+    assert labels["streams"]["route"] == ("agents",)
+    assert labels["verdicts"]["detector"] == ("loop", "garble")
+
+
+def test_gauges_have_no_label_without_values_but_the_infos() -> None:
+    open_ended = [family.key for family in gauges() for values in family.labels.values() if not values]
+    assert set(open_ended) == {"build_info", "config_hash_info"}

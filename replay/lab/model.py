@@ -79,12 +79,12 @@ class Weights:
     def load(cls, path: Path) -> Self:
         """Read a weights file and check that it is whole and speaks this vocabulary."""
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 header = json.loads(str(archive["header"]))
                 arrays = {name: archive[name] for name in archive.files if name != "header"}
         except FileNotFoundError as error:
             raise WeightsError(path, "no such weights file") from error
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
             raise WeightsError(path, f"truncated or not a weights file ({type(error).__name__})") from error
         _check(path, header, arrays)
         return cls(Shape(**header["shape"]), arrays)
@@ -102,11 +102,19 @@ class Weights:
 
 
 def _check(path: Path, header: object, arrays: Mapping[str, NDArray[Any]]) -> None:
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise WeightsError(path, f"not of weights format {FORMAT}")
-    if header["vocabulary_sha256"] != VOCABULARY_SHA256:
+    match header:
+        case {
+            "format": number,
+            "shape": dict(),
+            "vocabulary_sha256": str(vocabulary_sha256),
+            "arrays_sha256": str(arrays_sha256),
+        } if number == FORMAT:
+            pass
+        case _:
+            raise WeightsError(path, f"not of weights format {FORMAT}")
+    if vocabulary_sha256 != VOCABULARY_SHA256:
         raise WeightsError(path, "trained with another vocabulary")
-    if header["arrays_sha256"] != _digest(arrays):
+    if arrays_sha256 != _digest(arrays):
         raise WeightsError(path, "damaged (checksum differs)")
 
 
@@ -204,7 +212,7 @@ class TinyLM:
         keys, values = layer.read()
         scores = np.matmul(qkv[:, 0].transpose(1, 0, 2), keys.transpose(1, 2, 0))
         if future is not None:
-            scores[:, future] = -np.inf
+            np.copyto(scores, -np.inf, where=future)
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from service.edges import catalogue
+
 ROOT = Path(__file__).parent.parent
 RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((ROOT / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
@@ -19,6 +21,10 @@ CHECKS: list[dict[str, Any]] = [
     for check in case["alert_rule_test"]
 ]
 CHAPTERS = ("## What it means", "## Look at", "## Do", "## How it can be wrong")
+EXPOSED = {
+    *(f"specguard_{family.key}_total" for family in catalogue.counters((), ())),
+    *(f"specguard_{family.key}" for family in catalogue.gauges()),
+}
 
 each_alert = pytest.mark.parametrize("name", ALERTS)
 
@@ -57,3 +63,8 @@ def test_every_runbook_belongs_to_an_alert() -> None:
 @pytest.mark.parametrize("record", RECORDS)
 def test_a_recording_rule_is_named_level_metric_operations(record: str) -> None:
     assert re.fullmatch(r"[a-z_]+:specguard_[a-z_]+:[a-z0-9_]+", record)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+def test_a_rule_reads_only_metrics_that_the_catalogue_exposes(rule: dict[str, Any]) -> None:
+    assert set(re.findall(r"(?<![:\w])specguard_\w+(?!:)\b", rule["expr"])) <= EXPOSED

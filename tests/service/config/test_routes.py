@@ -1,0 +1,57 @@
+"""The first fitting route wins, and a client's header is heard only where the owner allows it."""
+
+import msgspec
+import pytest
+
+from service.config.routes import Match, RouteSettings, RouteTable
+from service.core.events import Policy
+from service.core.policy import RoutePolicy
+
+CHAT = "/v1/chat/completions"
+AGENTS = RouteSettings(
+    name="agents", match=Match(path=CHAT, model="glm-*"), policy=Policy.STRICT, window_tokens=9
+)
+CHATS = RouteSettings(name="chats", match=Match(path=CHAT))
+
+
+@pytest.fixture
+def table() -> RouteTable:
+    return RouteTable([AGENTS, CHATS], Policy.PROTECT, [Policy.OBSERVE])
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "name"),
+    [(CHAT, "glm-5", "agents"), (CHAT, "qwen", "chats"), ("/generate", "glm-5", "default")],
+)
+def test_the_first_fitting_route_wins(table: RouteTable, path: str, model: str, name: str) -> None:
+    assert table.find(path, model).name == name
+
+
+def test_a_knob_left_out_keeps_the_cores_value(table: RouteTable) -> None:
+    agents = table.find(CHAT, "glm-5")
+    assert agents == RoutePolicy(name="agents", policy=Policy.STRICT, window_tokens=9)
+
+
+def test_a_route_without_policy_takes_the_default(table: RouteTable) -> None:
+    assert table.find(CHAT, "qwen").policy is Policy.PROTECT
+    assert table.find("/generate", "").policy is Policy.PROTECT
+
+
+def test_an_allowed_header_changes_the_policy_and_nothing_else(table: RouteTable) -> None:
+    wished = table.find(CHAT, "glm-5", "observe")
+    assert wished == RoutePolicy(name="agents", policy=Policy.OBSERVE, window_tokens=9)
+
+
+@pytest.mark.parametrize("header", ["strict", "protect", "", "nonsense"])
+def test_any_other_header_is_not_heard(table: RouteTable, header: str) -> None:
+    assert table.find(CHAT, "glm-5", header).policy is Policy.STRICT
+
+
+def test_every_knob_of_the_core_can_be_set_and_no_other() -> None:
+    knobs = {field.name for field in msgspec.structs.fields(RoutePolicy)}
+    assert set(RouteSettings.model_fields) - {"match"} == knobs
+
+
+def test_the_names_are_the_label_values(table: RouteTable) -> None:
+    assert table.names == ("agents", "chats", "default")
+    assert repr(table) == "<RouteTable agents, chats, default>"

@@ -254,6 +254,7 @@ class Fail(msgspec.Struct, frozen=True):
     guilty: Guilty
     reason: str
     retry_after_s: int = UNKNOWN
+    drain: bool = False  # let the upstream run out unread instead of closing it
 
 
 class Attempt(msgspec.Struct, frozen=True):

@@ -1,0 +1,210 @@
+"""One generation of a request: its bytes split into events, read by the dialect, judged by the inspector.
+
+Inspection is batched: bytes are put aside as they come and looked at together, because one pass over eight
+events costs about what one pass over a single event does (state that has left the cache is most of it).
+The first event is looked at alone and at once: a generation that is broken from the start shows there.
+"""
+
+from zlib import crc32
+
+from service.core.desk import Desk
+from service.core.dialects.protocol import Dialect, Outgoing
+from service.core.events import (
+    CLEAN,
+    UNKNOWN,
+    Attempt,
+    Delta,
+    Ending,
+    Judgement,
+    RequestFacts,
+    WorkerFacts,
+)
+from service.core.inspector import Inspector
+from service.core.sse import EventSplitter, payload
+
+
+class Generation:
+    """What is known of one attempt; the monitor decides about it."""
+
+    __slots__ = (
+        "_dialect",
+        "_facts",
+        "_outgoing",
+        "_pending",
+        "_reader",
+        "_splitter",
+        "cuts",
+        "ending",
+        "error",
+        "events_pending",
+        "events_seen",
+        "finish",
+        "heard_at",
+        "inspector",
+        "judgement",
+        "malformed",
+        "outgoing_rid",
+        "pending_bytes",
+        "pending_since",
+        "status",
+        "streamed",
+        "text_crc",
+        "tokens",
+        "tool_open",
+        "worker",
+    )
+
+    def __init__(
+        self, rid: str, facts: RequestFacts, dialect: Dialect, outgoing: Outgoing, now: float
+    ) -> None:
+        self.outgoing_rid = rid
+        self._facts = facts
+        self._dialect = dialect
+        self._outgoing = outgoing
+        self._reader = dialect.reader(facts)
+        self._splitter = EventSplitter()
+        self._pending: list[bytes] = []
+        self.inspector: Inspector | None = None
+        self.judgement: Judgement = CLEAN
+        self.cuts = outgoing.asked_growth or outgoing.asked_usage or outgoing.asked_spec
+        self.ending = Ending.COMPLETE
+        self.error = ""
+        self.events_pending = 0
+        self.events_seen = 0
+        self.finish = ""
+        self.heard_at = now
+        self.malformed = 0
+        self.pending_bytes = 0
+        self.pending_since = now
+        self.status = 0
+        self.streamed = False
+        self.text_crc = 0
+        self.tokens = UNKNOWN
+        self.tool_open = False
+        self.worker = WorkerFacts()
+
+    def __repr__(self) -> str:
+        return f"<Generation status={self.status} events={self.events_seen} {self.judgement.level.name}>"
+
+    def open(self, status: int, worker: WorkerFacts, *, streamed: bool, desk: Desk, now: float) -> None:
+        """The response head is here; only a success is inspected."""
+        self.status, self.worker, self.streamed, self.heard_at = status, worker, streamed, now
+        if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own number
+            self.inspector = Inspector(self._facts, worker, desk.detectors, desk.fusion)
+
+    # --- bytes in ---
+
+    def put(self, data: bytes, now: float) -> None:
+        """Set bytes aside for the next look."""
+        if not self.events_pending:
+            self.pending_since = now
+        if data[:1] != b":":  # comments (": ping") must not pass for a sign of life
+            self.heard_at = now
+        self._pending.append(data)
+        self.pending_bytes += len(data)
+        self.events_pending += data.count(b"\n\n") or 1
+
+    def put_cut(self, data: bytes, now: float) -> bytes:
+        """As `put`; the answer is what may go out at once: whole events, less what only we asked for."""
+        events = self._splitter.feed(data)
+        cut, outgoing = self._dialect.cut, self._outgoing
+        out = b"".join([cut(event, outgoing) for event in events])
+        if not self.events_pending:
+            self.pending_since = now
+        if data[:1] != b":":
+            self.heard_at = now
+        self._pending.extend(events)
+        self.events_pending += len(events)
+        return out
+
+    def wants_look(self, batch: int) -> bool:
+        return self.events_pending >= batch or (self.events_seen == 0 and self.events_pending > 0)
+
+    # --- looks ---
+
+    def look(self, now: float) -> Judgement:
+        """Judge what was set aside (observe: the bytes themselves have gone)."""
+        self._read(self._events(), now)
+        return self.judgement
+
+    def look_held(self, now: float) -> tuple[bytes, int]:
+        """Judge what was set aside; the answer is its releasable bytes and how many events they are."""
+        events = self._events()
+        self._read(events, now)
+        if self.cuts:
+            cut, outgoing = self._dialect.cut, self._outgoing
+            return b"".join([cut(event, outgoing) for event in events]), len(events)
+        return b"".join(events), len(events)
+
+    def whole(self, body: bytes, now: float) -> Judgement:
+        """Judge a response that was not streamed."""
+        self._note(self._reader.whole(body), now)
+        return self.judgement
+
+    def quiet(self, quiet_s: float, now: float) -> Judgement:
+        if self.inspector is not None:
+            self.judgement = self.inspector.quiet(quiet_s, now)
+        return self.judgement
+
+    def close(self, ending: Ending, now: float) -> Judgement:
+        """No more bytes; the last look."""
+        self.ending = ending
+        if self.inspector is not None:
+            clean = ending is Ending.COMPLETE and bool(self.finish) and not self.error
+            self.judgement = self.inspector.finish(now, clean)
+        return self.judgement
+
+    def rest(self) -> bytes:
+        """Bytes of an event that never ended."""
+        return self._splitter.rest()
+
+    def attempt(self) -> Attempt:
+        """What the incident keeps."""
+        inspector = self.inspector
+        if inspector is None:
+            return Attempt(self.outgoing_rid, self.worker.url, self.status, ending=self.ending)
+        return Attempt(
+            rid=self.outgoing_rid,
+            worker=self.worker.url,
+            status=self.status,
+            judgement=self.judgement,
+            tokens=self.tokens,
+            steps=inspector.steps,
+            accept_length=inspector.accept_length,
+            findings=inspector.findings(),
+            ending=self.ending,
+        )
+
+    # --- inside ---
+
+    def _events(self) -> list[bytes]:
+        """Take the complete events that were set aside."""
+        pending, self._pending = self._pending, []
+        self.events_pending = 0
+        if self.pending_bytes:  # raw reads, not split yet
+            self.pending_bytes = 0
+            return self._splitter.feed(b"".join(pending))
+        return pending
+
+    def _read(self, events: list[bytes], now: float) -> None:
+        payloads = [found for event in events if (found := payload(event)) is not None]
+        self.events_seen += len(payloads)
+        if payloads:
+            self._note(self._reader.read(payloads), now)
+
+    def _note(self, deltas: list[Delta], now: float) -> None:
+        if not deltas:
+            return
+        for delta in deltas:
+            if delta.text:
+                self.tool_open = delta.tool
+            self.tokens = max(self.tokens, delta.tokens)
+            if delta.finish:
+                self.finish, self.tool_open = delta.finish, False
+            if delta.error:
+                self.error = delta.error
+            self.malformed += delta.malformed
+        text = "".join([delta.text for delta in deltas])
+        self.text_crc = crc32(text.encode("utf-8", "surrogatepass"), self.text_crc)
+        if self.inspector is not None:
+            self.judgement = self.inspector.read(deltas, now)

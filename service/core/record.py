@@ -1,0 +1,122 @@
+"""A request's generations and what became of them: counters at their end, an incident where there is one.
+
+Everything here happens once a generation or once a request, never once a chunk.
+"""
+
+from service.core.desk import Desk
+from service.core.events import (
+    UNKNOWN,
+    Attempt,
+    Incident,
+    Level,
+    Outcome,
+    Policy,
+    RequestFacts,
+)
+from service.core.generation import Generation
+from service.core.policy import RoutePolicy
+
+
+class Record:
+    """What the monitor remembers of generations that are over."""
+
+    __slots__ = (
+        "_desk",
+        "_facts",
+        "_last",
+        "_rid",
+        "_route",
+        "_started_at",
+        "attempts",
+        "bad_from",
+        "signatures",
+    )
+
+    def __init__(self, rid: str, facts: RequestFacts, route: RoutePolicy, desk: Desk, now: float) -> None:
+        self._rid, self._facts, self._route, self._desk, self._started_at = rid, facts, route, desk, now
+        self.attempts: list[Attempt] = []
+        self._last: Generation | None = None
+        self.signatures: set[tuple[str, str, str]] = set()
+        self.bad_from = UNKNOWN  # the token from which delivered text is known to be bad
+
+    def __repr__(self) -> str:
+        return f"<Record {self._rid} {len(self.attempts)} attempts>"
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Who has answered so far."""
+        return tuple(attempt.worker for attempt in self.attempts if attempt.worker)
+
+    @property
+    def suspected(self) -> bool:
+        return any(attempt.judgement.level is Level.SUSPECT for attempt in self.attempts)
+
+    @property
+    def taken_back(self) -> bool:
+        """Whether an earlier generation was taken back for what it said, not for a broken wire."""
+        return any(attempt.judgement.level is not Level.CLEAN for attempt in self.attempts)
+
+    def over(self, generation: Generation) -> Attempt:
+        """A generation is over: remember and count it, once."""
+        if generation is self._last:
+            return self.attempts[-1]
+        self._last = generation
+        attempt = generation.attempt()
+        self.attempts.append(attempt)
+        desk, judgement = self._desk, attempt.judgement
+        if judgement.level is Level.CORRUPT:
+            desk.count("verdicts", judgement.kind, judgement.detector)
+        elif judgement.level is Level.SUSPECT:
+            desk.count("suspects", judgement.detector)
+        if generation.malformed:
+            desk.count("malformed_events", by=generation.malformed)
+        if generation.inspector is not None:
+            for detector, times in generation.inspector.faults.items():
+                desk.count("detector_faults", detector, by=times)
+        if attempt.steps:
+            desk.count("spec_verify_steps", by=attempt.steps)
+            desk.sample("request_accept_length", attempt.accept_length)
+        return attempt
+
+    def again(self, generation: Generation) -> None:
+        """A generation is taken back and will be made again."""
+        if generation.judgement.level is not Level.CLEAN:
+            self.signatures.add(generation.judgement.signature)
+        attempt = self.over(generation)
+        self._desk.count("tokens", "discarded", by=max(attempt.tokens, 0))
+
+    def close(
+        self, outcome: Outcome, generation: Generation, delivered_tokens: int, now: float
+    ) -> Incident | None:
+        """The request is over: count it; the incident, where a verdict or a suspicion stood."""
+        attempt = self.over(generation)
+        desk, kind = self._desk, generation.judgement.kind
+        desk.budget.completed(now)
+        desk.count("streams", self._route.name, self._route.policy, outcome)
+        desk.count("tokens", "delivered", by=max(delivered_tokens, 0))
+        bad_tokens = max(0, delivered_tokens - self.bad_from) if self.bad_from != UNKNOWN else 0
+        if bad_tokens:
+            desk.count("delivered_bad_tokens", by=bad_tokens)
+        if outcome is Outcome.MARKED:
+            desk.count("escaped", kind)
+        elif outcome is Outcome.FAILED and bad_tokens:
+            desk.count("late_detections", kind)
+        elif outcome is Outcome.CLEAN and attempt.judgement.level is Level.CLEAN:
+            desk.fleet.clean_stream(attempt.worker, attempt.accept_length, attempt.steps)
+        if not self.taken_back:
+            return None
+        return self._incident(outcome, bad_tokens, now)
+
+    def _incident(self, outcome: Outcome, bad_tokens: int, now: float) -> Incident:
+        worst = max((a.judgement for a in self.attempts), key=lambda j: (j.level, j.log10_e))
+        return Incident(
+            rid=self._rid,
+            route=self._route.name,
+            policy=Policy(self._route.policy),
+            model=self._facts.model,
+            outcome=outcome,
+            judgement=worst,
+            attempts=tuple(self.attempts),
+            delivered_bad_tokens=bad_tokens,
+            duration_s=now - self._started_at,
+        )

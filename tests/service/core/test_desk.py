@@ -1,0 +1,24 @@
+from service.core.desk import SAMPLES_MAX
+from tests.service.core.toy import desk
+
+
+def test_counters_are_handed_over_once() -> None:
+    shared = desk()
+    shared.count("streams", "a", "clean")
+    shared.count("streams", "a", "clean", by=2)
+    shared.sample("request_accept_length", 3.5)
+    assert shared.drain() == ({("streams", "a", "clean"): 3}, {"request_accept_length": [3.5]})
+    assert shared.drain() == ({}, {})
+
+
+def test_observations_are_bounded_and_the_rest_is_counted() -> None:
+    shared = desk()
+    for _ in range(SAMPLES_MAX + 5):
+        shared.sample("request_accept_length", 1.0)
+    counts, samples = shared.drain()
+    assert len(samples["request_accept_length"]) == SAMPLES_MAX
+    assert counts["samples_dropped",] == 5
+
+
+def test_its_state_shows() -> None:
+    assert repr(desk()).startswith("<Desk 0 bytes held, <RetryBudget 0 retried of 0 completed>")

@@ -1,0 +1,68 @@
+from service.core.events import UNKNOWN, Ending, Level, RequestFacts
+from service.core.generation import Generation
+from tests.service.core.toy import ASKED, DONE, PLAIN, WORKER, ToyDialect, desk, event
+
+
+def generation(*, asked: bool = False) -> Generation:
+    made = Generation("r", RequestFacts("toy", stream=True), ToyDialect(), ASKED if asked else PLAIN, 0.0)
+    made.open(200, WORKER, streamed=True, desk=desk(), now=0.0)
+    return made
+
+
+def test_the_first_event_is_looked_at_alone_then_in_batches() -> None:
+    made = generation()
+    made.put(event("a", 1), 0.0)
+    assert made.wants_look(8)
+    made.look(0.0)
+    for place in range(7):
+        made.put(event("b", 2 + place), 0.1)
+        assert not made.wants_look(8)
+    made.put(event("c", 9), 0.1)
+    assert made.wants_look(8)
+
+
+def test_cut_bytes_go_out_at_once_and_are_judged_later() -> None:
+    made = generation(asked=True)
+    whole = event("BAD", 1, asked=True)
+    assert made.put_cut(whole[:20], 0.0) == b""
+    assert made.put_cut(whole[20:], 0.0) == event("BAD", 1)
+    assert made.look(0.1).level is Level.CORRUPT
+
+
+def test_it_remembers_what_the_end_needs_to_know() -> None:
+    made = generation()
+    for data in (event("a", 1), event("{", 2, x=True)):
+        made.put(data, 0.0)
+    made.look(0.0)
+    assert (made.tokens, made.tool_open, made.finish) == (2, True, "")
+    made.put(event("", 3, finish="tool_calls") + DONE, 0.1)
+    made.look(0.1)
+    assert (made.tokens, made.tool_open, made.finish) == (3, False, "tool_calls")
+    attempt = made.attempt()
+    assert (attempt.rid, attempt.worker, attempt.tokens) == ("r", WORKER.url, 3)
+
+
+def test_the_same_text_has_the_same_fingerprint_at_any_batching() -> None:
+    one, two = generation(), generation()
+    for text in ("ab", "cd", "é"):
+        one.put(event(text, 1), 0.0)
+        one.look(0.0)
+        two.put(event(text, 1), 0.0)
+    two.look(0.0)
+    assert one.text_crc == two.text_crc != generation().text_crc
+
+
+def test_a_failed_status_is_not_inspected() -> None:
+    made = Generation("r", RequestFacts("toy"), ToyDialect(), PLAIN, 0.0)
+    made.open(500, WORKER, streamed=False, desk=desk(), now=0.0)
+    assert made.inspector is None
+    made.close(Ending.BROKEN, 1.0)
+    attempt = made.attempt()
+    assert (attempt.status, attempt.tokens, attempt.ending) == (500, UNKNOWN, Ending.BROKEN)
+
+
+def test_comments_do_not_count_as_heard() -> None:
+    made = generation()
+    made.put(event("a", 1), 1.0)
+    made.put(b": ping\n\n", 5.0)
+    assert made.heard_at == 1.0

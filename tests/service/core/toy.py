@@ -157,7 +157,7 @@ def monitor(
     at: Desk | None = None,
     outgoing: Outgoing = PLAIN,
     facts: RequestFacts | None = None,
-    **route: Any,
+    **route: Any,  # noqa: ANN401 - the fields of RoutePolicy, each test names its own
 ) -> Monitor:
     """A monitor whose head is still to come, at time 0."""
     return Monitor(

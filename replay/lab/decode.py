@@ -1,0 +1,282 @@
+"""The decode worker: pages first, then the KV from prefill, then draft and verify until the answer is over.
+
+    prealloc    wait for pages for prompt and answer
+    transfer    announce them to prefill, wait until every layer has arrived
+    waiting     wait for a place in the running batch
+    running     one verify step an iteration
+
+Engine and HTTP server share one event loop: an iteration computes without awaiting, then the loop has the
+rest of the pace to itself. A second thread would gain nothing: numpy on vectors this small holds the
+interpreter lock nearly all the time, and each socket write would hand the lock over for 5 ms.
+
+Cost: an iteration takes about 1 ms a running request; the pace (`step_ms`) is a floor, not a promise.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from replay.lab.admission import SlotQueue
+from replay.lab.bootstrap import ABORTED, Announce, KVReceiver, KVTransferError, Timeouts
+from replay.lab.exposition import Metrics
+from replay.lab.faults import FaultPlan, Order, Victim, strike
+from replay.lab.intake import RequestError, Submission
+from replay.lab.kvpool import KVPool, PageTable, PoolExhaustedError, Slot
+from replay.lab.ledger import Account, Auditor, Ledger, sampling_rng
+from replay.lab.model import TinyLM
+from replay.lab.prefill import NO_ROOM
+from replay.lab.scheduler import (
+    RUNNING_ABORT,
+    WAITING_ABORT,
+    Aborted,
+    Finish,
+    Generation,
+    LengthReached,
+    LiveRequests,
+    Phase,
+    Stopped,
+)
+from replay.lab.speculation import DRAFT_TOKENS, RequestState, Speculator, StepResult
+
+MAX_RUNNING = 64
+"""Requests in the batch; more wait. At 1 ms each an iteration stays below 0.1 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The least time of an iteration, so that streams look like a real engine's."""
+
+    step_ms: float = 12.0
+
+    def __post_init__(self) -> None:
+        """Refuse a pace that cannot be kept."""
+        if not 0 <= self.step_ms <= 60_000:  # noqa: PLR2004 (a minute a token is a stopped clock)
+            raise ValueError(f"step_ms {self.step_ms} is not between 0 and 60000")
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """One request of the batch."""
+
+    generation: Generation
+    slot: Slot
+    state: RequestState
+    account: Account
+    order: Order | None
+    last_step_at: float
+
+    @property
+    def victim(self) -> Victim:
+        """The request as a fault sees it."""
+        return Victim(self.generation.asked.rid, self.state, self.slot, self.account.applied)
+
+
+class DecodeWorker:
+    """Takes requests in, receives their KV, steps them together."""
+
+    mode = "decode"
+
+    def __init__(
+        self, name: str, index: int, models: tuple[TinyLM, TinyLM], pool: KVPool, timeouts: Timeouts
+    ) -> None:
+        """Run on `pool`, which prefill workers know by `name`; `index` sets this worker's faults apart."""
+        self.name = name
+        self.models = models
+        self.plan = FaultPlan()
+        self.pace = Pace()
+        self.live = LiveRequests()
+        self.slots = SlotQueue(PageTable(pool.shape.pages))
+        self.metrics = Metrics(self.mode, pool.shape.pages)
+        self.ledger = Ledger(name)
+        self.auditor = Auditor(*models, self.ledger)
+        self._index = index
+        self._pool = pool
+        self._timeouts = timeouts
+        self._speculator = Speculator(*models, pool.target, pool.draft)
+        self._admitted = 0
+        self._waiting: deque[Running] = deque()
+        self._batch: list[Running] = []
+        self._work = asyncio.Event()
+
+    def __repr__(self) -> str:
+        """Show the live requests, the pool and the plan."""
+        return f"<DecodeWorker {self.name} {self.live} {self.slots} faults {self.plan.spec}>"
+
+    def start(self, asked: Submission, tasks: asyncio.TaskGroup) -> Generation:
+        """Take a request in and fetch its KV in a task of the worker."""
+        if asked.bootstrap is None:
+            raise RequestError(f"{NO_ROOM} req.rid={asked.rid!r}")
+        generation = self.live.admit(asked, Phase.PREALLOC)
+        self.metrics.received(len(asked.prompt), streaming=asked.stream)
+        generation.task = tasks.create_task(self._receive(generation), name=f"receive-{asked.rid}")
+        return generation
+
+    def abort(self, generation: Generation) -> None:
+        """End a request: at once while it waits, after one more step while it runs."""
+        match generation.phase:
+            case Phase.PREALLOC | Phase.TRANSFER if generation.task is not None:
+                generation.task.cancel()
+            case Phase.WAITING:
+                waiting = next(one for one in self._waiting if one.generation is generation)
+                self._waiting.remove(waiting)
+                self._retire(waiting, WAITING_ABORT)
+            case _:
+                generation.aborting = True
+
+    def follow(self, plan: FaultPlan) -> None:
+        """Plan faults anew from the next request on; another seed starts the count of requests again."""
+        if plan.seed != self.plan.seed:
+            self._admitted = 0
+        self.plan = plan
+
+    async def run(self) -> None:
+        """Step the batch at the pace for ever; sleep while there is nothing to do."""
+        while True:
+            await self._work.wait()
+            began = monotonic()
+            self._iterate()
+            await self._rest(began + self.pace.step_ms / 1e3)
+            if not (self._batch or self._waiting or self.auditor.pending):
+                self._work.clear()
+
+    async def _rest(self, until: float) -> None:
+        """Let the readers have their chunks; spend what is left of the pace on audits, one step at least."""
+        await asyncio.sleep(0)
+        self.auditor.work()
+        while self.auditor.pending and monotonic() < until:
+            await asyncio.sleep(0)
+            self.auditor.work()
+        await asyncio.sleep(max(0.0, until - monotonic()))
+
+    async def _receive(self, generation: Generation) -> None:
+        asked, slot = generation.asked, None
+        receiver: KVReceiver | None = None
+        try:
+            slot = await self.slots.take(len(asked.prompt) + asked.max_new_tokens + DRAFT_TOKENS)
+            generation.phase = Phase.TRANSFER
+            receiver = self._receiver(asked, slot)
+            done = await receiver.receive()
+        except (KVTransferError, PoolExhaustedError) as error:
+            self._lose(generation, str(error))
+        except asyncio.CancelledError:
+            self._lose(generation, str(KVTransferError(_room(asked), ABORTED)))
+            if receiver is not None:
+                self.metrics.deferred_release("drained" if receiver.drained else "timeout")
+        else:
+            self._enqueue(generation, slot, done.first_token)
+            return
+        if slot is not None:
+            self.slots.give(slot)
+
+    def _receiver(self, asked: Submission, slot: Slot) -> KVReceiver:
+        pair = asked.bootstrap
+        if pair is None:
+            raise KVTransferError(0, "no bootstrap room")
+        announce = Announce(pair.room, asked.rid, self.name, list(slot.pages), len(asked.prompt))
+        return KVReceiver(pair.host, pair.port, announce, self._timeouts)
+
+    def _lose(self, generation: Generation, cause: str) -> None:
+        """End a request whose KV did not arrive, in the engine's words."""
+        asked, early = generation.asked, generation.phase is Phase.PREALLOC
+        text = f"Decode {'handshake' if early else 'transfer'} failed for request rank=0"
+        names = f"decode_req.req.rid={asked.rid!r} decode_req.req.bootstrap_room={_room(asked)}"
+        self.metrics.transfer_failed(before_write=early)
+        self._close(generation, Account(asked), Aborted(f"{text} {names} with exception {cause}", 500))
+
+    def _enqueue(self, generation: Generation, slot: Slot, first: int) -> None:
+        """Queue a request whose KV is complete; it gets its number, which decides about its fault."""
+        asked = generation.asked
+        tokens = [*asked.prompt, first]
+        state = RequestState(tokens, len(asked.prompt), slot.pages, slot.pages, asked.temperature)
+        state.rng, state.draft_done = sampling_rng(asked, 1), len(asked.prompt)
+        order = self.plan.draw(self._index, self._admitted)
+        self._admitted += 1
+        account = Account(asked, kind=order.kind if order else "none")
+        generation.phase, generation.stamps.queued = Phase.WAITING, monotonic()
+        self._waiting.append(Running(generation, slot, state, account, order, monotonic()))
+        self._work.set()
+
+    def _iterate(self) -> None:
+        steps = [self._step(one) for one in self._batch]
+        if steps:
+            self.metrics.iteration(steps, monotonic())
+        for one in self._batch:
+            if one.generation.finish:
+                self._retire(one, one.generation.finish)
+        self._batch = [one for one in self._batch if not one.generation.finish]
+        while self._waiting and len(self._batch) < MAX_RUNNING:
+            self._join(self._waiting.popleft())
+
+    def _join(self, one: Running) -> None:
+        """Put a request into the batch: the first token, prefill's, goes out now."""
+        generation = one.generation
+        generation.enter_forward()
+        generation.say(one.state.answer)
+        one.last_step_at = monotonic()
+        self.metrics.first_token(
+            one.last_step_at - generation.stamps.received, streaming=generation.asked.stream
+        )
+        if generation.finish:
+            self._retire(one, generation.finish)
+        else:
+            self._batch.append(one)
+
+    def _step(self, one: Running) -> StepResult:
+        """One verify step of one request, its fault first if it is due."""
+        if one.order is not None and len(one.generation.output) >= one.order.at_token:
+            self._strike(one, one.order)
+        generation = one.generation
+        before = len(generation.output)
+        step = self._speculator.step(one.state)
+        generation.spec.add(step)
+        generation.say(step.new_tokens)
+        if generation.aborting and not generation.finish:
+            generation.finish = RUNNING_ABORT
+        now = monotonic()
+        self.metrics.tokens(len(generation.output) - before, now - one.last_step_at)
+        one.last_step_at = now
+        return step
+
+    def _strike(self, one: Running, order: Order) -> None:
+        touch = strike(order, one.victim, (other.victim for other in self._batch), self._pool)
+        if touch is None:
+            return  # no donor yet: try again at the next step
+        one.order = None
+        account, generation = one.account, one.generation
+        account.applied, account.pages, account.donor_rid = True, touch.pages, touch.donor_rid
+        account.at_token, account.at_step = len(generation.output), generation.spec.verify_steps
+
+    def _retire(self, one: Running, finish: Finish) -> None:
+        """Take a request out of the engine; its pages are free at once."""
+        self.slots.give(one.slot)
+        if one.order is not None:
+            due = len(one.generation.output) >= one.order.at_token
+            one.account.reason = "no donor was live" if due else "the answer ended before its onset"
+        self._close(one.generation, one.account, finish)
+
+    def _close(self, generation: Generation, account: Account, finish: Finish) -> None:
+        generation.end(finish)
+        self.metrics.finished(generation)
+        self.live.forget(generation)
+        account = replace(account, output=tuple(generation.output), finished=_outcome(generation.finish))
+        if account.applied:
+            self.auditor.submit(account)
+        else:
+            self.ledger.write(account)
+
+
+def _room(asked: Submission) -> int:
+    return asked.bootstrap.room if asked.bootstrap else 0
+
+
+def _outcome(finish: Finish | None) -> str:
+    match finish:
+        case Stopped():
+            return "stop"
+        case LengthReached():
+            return "length"
+        case Aborted(_, None):
+            return "abort"
+        case _:
+            return "error"

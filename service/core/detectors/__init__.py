@@ -1,1 +1,36 @@
-"""Placeholder until the registry lands."""
+"""The registry: every detector by its name in the rule set, and how a rule set becomes detectors and fusion.
+
+A detector's parameters are its dataclass fields, all required: the numbers live in `rules/sets/*.yaml`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from service.core.detectors.acceptance import Acceptance
+from service.core.detectors.garble import Garble
+from service.core.detectors.loop import Loop
+from service.core.detectors.protocol import Detector
+from service.core.detectors.silence import Silence
+from service.core.fusion import Fusion
+
+DETECTORS: Final[Mapping[str, type[Any]]] = {
+    detector.name: detector for detector in (Acceptance, Loop, Garble, Silence)
+}
+"""In the order in which an inspection asks them."""
+
+
+def parameters(name: str) -> tuple[str, ...]:
+    """The parameters that a detector demands."""
+    return tuple(field.name for field in fields(DETECTORS[name]))
+
+
+def build(rules: Mapping[str, Any]) -> tuple[tuple[Detector[Any], ...], Fusion]:
+    """Detectors and fusion of a validated rule set; a missing or unknown parameter is a TypeError."""
+    chosen = rules["detectors"]
+    detectors = tuple(
+        detector(**chosen[name]["parameters"])
+        for name, detector in DETECTORS.items()
+        if name in chosen and chosen[name].get("enabled", True)
+    )
+    return detectors, Fusion(**rules["fusion"])

@@ -280,7 +280,7 @@ class Inspector:
         worst = self.judgement
         for choice in self._choices:
             said = choice.judgement
-            if (said.level, said.log10_e) > (worst.level, worst.log10_e):
+            if (said.level, said.log10_e) >= (worst.level, worst.log10_e) and said is not CLEAN:
                 worst = said
         self.judgement = worst
         return worst

@@ -193,7 +193,8 @@ class Garble:
         strange = {
             code: times
             for code, times in state.glued.items()
-            if code not in prompt and state.letters[code] < self.related_share * look.chars
+            if code not in prompt
+            and (code in RARE_CODES or state.letters[code] < self.related_share * look.chars)
         }
         count = sum(strange.values())
         state.due["glue"] = state.counts["glue"] + 1

@@ -14,10 +14,11 @@ files: exact tails of >= 48 tokens and 3 copies in .2 %, of >= 96 and 4 in .04 %
     long    a unit of more than `long_tokens` tokens
     filler  digits, rules, boxes, blanks, emoji: dividers and tables are made of it
 
-Twice the limits inside a code fence or a table; twice again where the prompt holds the unit (a short one:
-twice in a row) or asks for a count. A second pass reads digits as '#': counters and numbered near-loops look
-like logs and lists, so it demands more and only suspects. Strength grows from a measured likelihood ratio at
-half the limit to "acts" at the limit: the first is calibration, the second a decision.
+Twice the limits inside a code fence, for table rows and for chants (units whose own words repeat, as refrains
+do); twice again where the prompt holds the unit (a short one: twice in a row) or asks for a count. A second
+pass reads digits as '#': counters and numbered near-loops look like logs and lists, so it demands more, leaves
+rows alone, and only suspects. Strength grows from a measured likelihood ratio at half the limit to "acts" at
+the limit: the first is calibration, the second a decision.
 """
 
 import re
@@ -33,12 +34,19 @@ BLOCK: Final = 64
 NEEDLE: Final = 16
 """Bytes that must recur before a period is considered: short enough for one copy, long enough to be rare."""
 
+MASKED_BLOCK: Final = 4 * BLOCK
+"""The coarser grid of the second pass."""
+
+HALF: Final = 0.5
+"""The share of its limit at which a run is reported at all."""
+
 DIGITS: Final = bytes.maketrans(b"0123456789", b"##########")
 
 LETTER: Final = re.compile(r"[^\W\d_]")
 SOLID: Final = re.compile(r"\S")
 TOKEN: Final = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]{1,3}|_+|\n+")
 """A pseudo-token, where the engine's own count is not known."""
+WORD: Final = re.compile(r"\w+")
 HEXISH: Final = re.compile(r"(?:0x)?[0-9a-fA-F#]+(?:[\s,:;.|/\\\-]+(?:0x)?[0-9a-fA-F#]*)*")
 CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 COUNT: Final = re.compile(
@@ -58,7 +66,8 @@ class Unit:
     text: str
     kind: str  # word | short | long | filler
     tokens: float  # pseudo-tokens in one copy
-    table: bool
+    regular: bool  # a table row, or a chant whose words repeat within it
+    rows: bool  # holds a line break
 
 
 class Run:
@@ -121,6 +130,7 @@ class Loop:
     long_copies: int
     filler_tokens: int
     letters_min: float
+    chant_distinct: float
     period_bytes: int
     counter_factor: float
     counter_log10: float
@@ -134,60 +144,72 @@ class Loop:
         return LoopState(facts)
 
     def look(self, state: LoopState, look: Look) -> Finding | None:
-        if not look.text:
-            return None
-        tail = look.tail
-        new = len(look.text) if look.text.isascii() else len(look.text.encode("utf-8", "replace"))
+        tail, new = look.tail, len(look.text)
+        if not look.text.isascii():
+            new = len(look.text.encode("utf-8", "replace"))
         state.seen += new
         fresh = max(len(tail) - new - len(FENCE) + 1, 0)
-        if tail.find(FENCE, fresh) >= 0 and tail.count(FENCE, fresh) % 2:
+        if new and tail.find(FENCE, fresh) >= 0 and tail.count(FENCE, fresh) % 2:
             state.fenced = not state.fenced
         found = None
         if state.exact.at + BLOCK <= state.seen:
-            found = self._pass(state, look, new, state.exact, tail)
-        if state.masked.at + 4 * BLOCK <= state.seen:
-            found = self._pass(state, look, new, state.masked, tail.translate(DIGITS)) or found
+            found = self._grid(state, look, new)
+        elif look.ended and state.exact.at < state.seen:
+            found = self._pass(state, state.exact, state.seen - state.exact.at, tail, len(tail), look.tokens)
         state.tokens = max(look.tokens, state.tokens)
         return found
 
-    def _pass(self, state: LoopState, look: Look, new: int, run: Run, tail: bytes) -> Finding | None:
-        """Advance one run over the grid lines in the new text."""
-        found = None
-        block = BLOCK if run is state.exact else 4 * BLOCK
+    def _grid(self, state: LoopState, look: Look, new: int) -> Finding | None:
+        """Both passes over the grid lines in the new text, in the order of the text."""
+        found, tail, masked = None, look.tail, b""
         growth = (look.tokens - state.tokens) / new if look.tokens > state.tokens else 0.0
-        while run.at + block <= state.seen:
-            ahead = state.seen - run.at - block
-            end = len(tail) - ahead
+        while state.exact.at + BLOCK <= state.seen:
+            ahead = state.seen - state.exact.at - BLOCK
             token = state.tokens + growth * max(new - ahead, 0)
-            run.advance(tail, end, block, self.period_bytes, token)
-            if run.period and run.length >= max(3 * run.period, BLOCK):
-                found = self._weigh(state, run, tail[max(end - run.period, 0) : end], token) or found
+            end = len(tail) - ahead
+            found = self._pass(state, state.exact, BLOCK, tail, end, token) or found
+            if state.exact.at % MASKED_BLOCK == 0:
+                masked = masked or tail.translate(DIGITS)
+                found = self._pass(state, state.masked, MASKED_BLOCK, masked, end, token) or found
         return found
 
-    def _weigh(self, state: LoopState, run: Run, unit: bytes, token: float) -> Finding | None:
-        if run.unit is None:
-            run.unit = self._unit(unit)
-        share = self._share(state, run, run.unit, token)
-        if share < 0.5:  # noqa: PLR2004 - half the limit, as the module says
+    def _pass(
+        self, state: LoopState, run: Run, block: int, tail: bytes, end: int, token: float
+    ) -> Finding | None:
+        run.advance(tail, end, block, self.period_bytes, token)
+        if not run.period or run.length < max(3 * run.period, BLOCK):
             return None
+        if run.unit is None:
+            run.unit = self._unit(_unit_text(tail, end, run.period))
+        return self._weigh(state, run, run.unit, token)
+
+    def _weigh(self, state: LoopState, run: Run, unit: Unit, token: float) -> Finding | None:
+        share = self._share(state, run, unit, token)
         if run is state.masked:
-            if run.unit.kind == "filler" or run.period == state.exact.period or share < self.counter_factor:
+            rows = unit.kind == "filler" or unit.rows
+            if rows or run.period == state.exact.period or share < self.counter_factor:
                 return None
             return self._say(state, run, self.counter_log10, token)
-        return self._say(state, run, self.acts_log10 if share >= 1 else self.half_log10, token)
+        if share >= 1:
+            return self._say(state, run, self.acts_log10, token)
+        return (
+            self._say(state, run, self.half_log10, token) if unit.kind != "filler" and share >= HALF else None
+        )
 
-    def _unit(self, unit: bytes) -> Unit:
-        text = unit.decode("utf-8", "ignore")
+    def _unit(self, text: str) -> Unit:
         solid, letters = len(SOLID.findall(text)), len(LETTER.findall(text))
         tokens = len(TOKEN.findall(text)) + len(CJK.findall(text)) / 2 or 1.0
-        table = "|" in text or "\t" in text
+        words = WORD.findall(text.lower())
+        chant = len(set(words)) < self.chant_distinct * len(words)
+        regular = chant or "|" in text or "\t" in text
         said_by_nan = solid > 0 and not text.strip("! \n")
         hexish = HEXISH.fullmatch(text.strip()) is not None
+        kind = "short" if tokens <= self.short_tokens else "word"
         if not said_by_nan and (not solid or letters < self.letters_min * solid or hexish):
-            return Unit(text, "filler", tokens, table)
-        if tokens > self.long_tokens:
-            return Unit(text, "long", tokens, table)
-        return Unit(text, "short" if tokens <= self.short_tokens else "word", tokens, table)
+            kind = "filler"
+        elif tokens > self.long_tokens:
+            kind = "long"
+        return Unit(text, kind, tokens, regular, "\n" in text)
 
     def _share(self, state: LoopState, run: Run, unit: Unit, token: float) -> float:
         """The run as a share of what its class is allowed; 1 is the verdict's limit."""
@@ -202,9 +224,9 @@ class Loop:
                 share = copies / self.long_copies
             case _:
                 share = copies * run.unit_tokens(token) / self.filler_tokens
-        if state.fenced or unit.table:
+        if state.fenced or unit.regular:
             share /= 2
-        return share / 2 if share >= 0.5 and _asked(state.facts.prompt, unit) else share  # noqa: PLR2004
+        return share / 2 if share >= HALF and _asked(state.facts.prompt, unit) else share
 
     def _say(self, state: LoopState, run: Run, strength: float, token: float) -> Finding | None:
         if strength <= state.said or run.unit is None:
@@ -216,6 +238,13 @@ class Loop:
             onset = max(int(token - run.length / run.period * run.unit_tokens(token)), 0)
         unit = _digest(run.unit.text)
         return Finding(self.name, self.channel, Kind.REPETITION, strength, at, onset, unit)
+
+
+def _unit_text(tail: bytes, end: int, period: int) -> str:
+    """One copy, cut between characters."""
+    while end < len(tail) and tail[end] & 0xC0 == 0x80:  # noqa: PLR2004 - a UTF-8 continuation byte
+        end -= 1
+    return tail[max(end - period, 0) : end].decode("utf-8", "ignore")
 
 
 def _common(tail: bytes, end: int, period: int) -> int:

@@ -16,7 +16,7 @@ files: exact tails of >= 48 tokens and 3 copies in .2 %, of >= 96 and 4 in .04 %
 
 Twice the limits inside a code fence, for table rows and for chants (units whose own words repeat, as refrains
 do); twice again where the prompt holds the unit (a short one: twice in a row) or asks for a count. A second
-pass reads digits as '#': counters and numbered near-loops look like logs and lists, so it demands more, leaves
+pass reads digits as one sign: counters and numbered near-loops look like logs and lists: it asks more, leaves
 rows alone, and only suspects. Strength grows from a measured likelihood ratio at half the limit to "acts" at
 the limit: the first is calibration, the second a decision.
 """
@@ -199,7 +199,7 @@ class Loop:
     def _unit(self, text: str) -> Unit:
         solid, letters = len(SOLID.findall(text)), len(LETTER.findall(text))
         tokens = len(TOKEN.findall(text)) + len(CJK.findall(text)) / 2 or 1.0
-        words = WORD.findall(text.lower())
+        words = WORD.findall(text.lower())[1:-1]  # the cut may have split the outer ones
         chant = len(set(words)) < self.chant_distinct * len(words)
         regular = chant or "|" in text or "\t" in text
         said_by_nan = solid > 0 and not text.strip("! \n")

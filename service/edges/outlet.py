@@ -1,0 +1,151 @@
+"""The client's end of an exchange: ASGI `send`, stepped inside the upstream's read.
+
+uvicorn's `send` suspends only while the client's socket is full. So the coroutine is stepped once, in
+place, and is nearly always done by then: no queue, no task, no wake-up a chunk. When it does suspend, the
+client is slow: the valve closes (the upstream pauses), a task goes on with the very coroutine that
+suspended, and what comes meanwhile waits in line, counted in bytes. A server whose `send` cannot be stepped
+(see `server.py`) gets a task from the first message on; the promises are the same.
+
+Stepping happens outside any task. Middleware that asks for the current task must not stand in between.
+"""
+
+import asyncio
+import types
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from typing import Any, Final, Protocol, cast
+
+from service.edges.headers import Headers
+from service.edges.tasks import Tasks
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+
+HIGH_WATER_BYTES: Final = 64 * 1024
+"""In line before the valve closes where a task does the sending; uvicorn's own mark."""
+
+
+class Valve(Protocol):
+    """Who must know how the client keeps up."""
+
+    def on_blocked(self) -> None: ...
+
+    def on_free(self) -> None: ...
+
+    def on_fault(self) -> None:
+        """The server refused a message: nothing more can be sent."""
+        ...
+
+
+class Outlet:
+    """One response on its way to one client."""
+
+    __slots__ = ("_blocked", "_dead", "_line", "_send", "_stepped", "_task", "_tasks", "_valve", "line_bytes")
+
+    def __init__(self, send: Send, valve: Valve, tasks: Tasks, *, stepped: bool) -> None:
+        self._send = send
+        self._valve = valve
+        self._tasks = tasks
+        self._stepped = stepped
+        self._line: deque[Message] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._blocked = False
+        self._dead = False
+        self.line_bytes = 0
+
+    def __repr__(self) -> str:
+        state = "dead" if self._dead else "blocked" if self._blocked else "open"
+        return f"<Outlet {state}, {self.line_bytes} bytes in line>"
+
+    def head(self, status: int, headers: Headers) -> None:
+        self._put({"type": "http.response.start", "status": status, "headers": headers})
+
+    def body(self, data: bytes) -> None:
+        self._put({"type": "http.response.body", "body": data, "more_body": True})
+
+    def end(self, data: bytes = b"") -> None:
+        self._put({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def flushed(self) -> None:
+        """Wait until nothing is in line. The caller must notice a client that left in the meantime."""
+        while (task := self._task) is not None and not (task.done() or self._dead):
+            await asyncio.wait((task,))
+
+    def _put(self, message: Message) -> None:
+        if self._dead:
+            return
+        if self._task is not None:
+            self._queue(message)
+        elif self._stepped:
+            self._step(message)
+        else:
+            self._queue(message)
+            self._task = self._tasks.spawn(self._run_line(), "outlet")
+
+    def _step(self, message: Message) -> None:
+        coroutine = cast("Coroutine[Any, Any, None]", self._send(message))
+        try:
+            waits_for = coroutine.send(None)
+        except StopIteration:
+            return
+        except Exception:  # noqa: BLE001 - whatever the server raised, this response is over
+            self._fail()
+            return
+        self._block()
+        self._task = self._tasks.spawn(self._go_on(coroutine, waits_for), "outlet")
+
+    def _queue(self, message: Message) -> None:
+        self._line.append(message)
+        self.line_bytes += len(message.get("body", b""))
+        if self.line_bytes > HIGH_WATER_BYTES:
+            self._block()
+
+    def _block(self) -> None:
+        if not self._blocked:
+            self._blocked = True
+            self._valve.on_blocked()
+
+    def _fail(self) -> None:
+        self._dead = True
+        self._line.clear()
+        self.line_bytes = 0
+        self._valve.on_fault()
+
+    async def _go_on(self, coroutine: Coroutine[Any, Any, None], waits_for: object) -> None:
+        try:
+            await _resumed(coroutine, waits_for)
+        except Exception:  # noqa: BLE001 - as in `_step`
+            self._fail()
+            return
+        await self._run_line()
+
+    async def _run_line(self) -> None:
+        try:
+            while self._line:
+                message = self._line.popleft()
+                await self._send(message)
+                self.line_bytes -= len(message.get("body", b""))
+        except Exception:  # noqa: BLE001 - as in `_step`
+            self._fail()
+            return
+        self._task = None  # before the valve opens: what it lets through may be stepped again
+        if self._blocked:
+            self._blocked = False
+            self._valve.on_free()
+
+
+@types.coroutine
+def _resumed(coroutine: Coroutine[Any, Any, None], waits_for: object) -> Generator[object, Any, None]:
+    """Go on, inside a task, with a coroutine that was stepped outside and has yielded what it waits for."""
+    while True:
+        try:
+            value: object = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - a cancellation is the coroutine's to handle
+            failure: BaseException | None = error
+        else:
+            failure = None
+        try:
+            waits_for = coroutine.send(value) if failure is None else coroutine.throw(failure)
+        except StopIteration:
+            return

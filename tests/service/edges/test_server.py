@@ -1,0 +1,60 @@
+"""The start-up check of the server's `send`, against servers that pass and servers that do not."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import uvicorn
+
+from service.edges.outlet import Message, Receive, Send
+from service.edges.server import App, data_config, send_can_be_stepped
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": request.param == "uvloop"}
+
+
+def behind(middleware: Callable[[Send], Send]) -> Callable[[App], uvicorn.Config]:
+    def config(app: App) -> uvicorn.Config:
+        async def wrapped(scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+            await app(scope, receive, middleware(send))
+
+        return data_config(wrapped, host="127.0.0.1", port=0)
+
+    return config
+
+
+async def test_our_own_server_can_be_stepped() -> None:
+    assert await send_can_be_stepped()
+
+
+async def test_middleware_that_asks_for_the_current_task_is_found_out() -> None:
+    def middleware(send: Send) -> Send:
+        async def within(message: Message) -> None:
+            async with asyncio.timeout(1):
+                await send(message)
+
+        return within
+
+    assert not await send_can_be_stepped(behind(middleware))
+
+
+async def test_a_send_that_always_waits_a_turn_is_found_out() -> None:
+    def middleware(send: Send) -> Send:
+        async def later(message: Message) -> None:
+            await asyncio.sleep(0)
+            await send(message)
+
+        return later
+
+    assert not await send_can_be_stepped(behind(middleware))
+
+
+def test_the_router_speaks_for_itself() -> None:
+    async def app(scope: Mapping[str, Any], receive: Receive, send: Send) -> None: ...
+
+    config = data_config(app, host="127.0.0.1", port=0, grace_s=30.0)
+    assert (config.server_header, config.date_header, config.proxy_headers) == (False, False, False)
+    assert config.timeout_graceful_shutdown == 30

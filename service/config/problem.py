@@ -9,7 +9,7 @@ Values of secret keys are never repeated.
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -18,6 +18,9 @@ Location = tuple[int | str, ...]
 
 GOT_CHARS = 60
 """A wrong value is shown to be recognised, not to be read in full."""
+
+
+SECRET_KEYS: Final = frozenset({"admin_token", "metrics_token", "capture_salt"})
 
 
 class ConfigProblem(ValueError):  # noqa: N818 - it is what the user has, not what we did
@@ -63,7 +66,7 @@ def _complaint(model: type[BaseModel], error: ErrorDetails, source: str) -> str:
 
 
 def _shown(location: Location, value: object) -> str:
-    if any("token" in str(part) and "tokens" not in str(part) for part in location):
+    if SECRET_KEYS & {str(part) for part in location}:
         return "a secret (not shown)"
     if isinstance(value, Mapping):
         return "a mapping"

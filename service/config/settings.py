@@ -30,7 +30,11 @@ def _base_url(url: str) -> str:
 
 
 def _store_url(url: str) -> str:
-    if not url.startswith("sqlite+aiosqlite:///"):
+    if (
+        not url.startswith("sqlite+aiosqlite:///")
+        or not url.split(":///", 1)[1].strip("/")
+        or ":memory:" in url
+    ):
         raise ValueError("expected a URL such as sqlite+aiosqlite:///specguard.db")
     return url
 
@@ -100,6 +104,7 @@ class Settings(Strict):
     store: StoreUrl = "sqlite+aiosqlite:///specguard.db"
     retention: Retention = Retention()
     capture: Capture = "hashes"  # of request text in cases
+    capture_salt: SecretStr | None = None  # the same on all replicas makes their hashes comparable
     rules: str = "default"  # a packaged rule set's name, or a file
     policy: Policy = Policy.OBSERVE  # where no route says otherwise
     routes: tuple[RouteSettings, ...] = ()

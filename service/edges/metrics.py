@@ -9,7 +9,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import isfinite
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -30,6 +30,14 @@ GROWTH_MAX: Final = 64
 
 Key = tuple[str, ...]
 Metric = TypeVar("Metric", Counter, Gauge, Histogram)
+
+
+class Counting(Protocol):
+    """What other edges need of Metrics; a test hands in a plain counter."""
+
+    def count(self, *key: str, by: float = 1) -> None: ...
+
+    def set(self, *key: str, value: float) -> None: ...
 
 
 class Bound(Generic[Metric]):
@@ -53,7 +61,7 @@ class Bound(Generic[Metric]):
     def _grow(self, key: Key) -> Metric | None:
         if key[0] not in self._known or len(self._known[key[0]].labels) != len(key) - 1:
             return None
-        family = self._known[key[0]]
+        family: Family = self._known[key[0]]
         if self._grown[key[0]] >= GROWTH_MAX:
             key = (key[0], *("other" for _ in family.labels))
         if key not in self.children:

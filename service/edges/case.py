@@ -1,0 +1,235 @@
+"""The case bundle, version 1: what is kept of a corrupted request so that it can be replayed.
+
+    {"v": 1, "capture", "at", "rid", "route", "policy", "outcome", "model", "duration_s",
+     "delivered_bad_tokens", "judgement", "request", "attempts", "engine"}
+
+One canonical JSON (sorted keys, no spaces); its sha256 is its id. What `request` and an attempt's `answer`
+hold of text depends on the capture mode:
+
+    off      facts alone: counts, flags, sampling numbers
+    hashes   and for each message its role, its length, and one hash for each 256 bytes of it, chained, so
+             that equal prefixes give equal hashes: the shape of a prefix cache without its content
+    full     and the request's own JSON and the answers' tails, secrets redacted
+
+Hashes are HMAC-SHA256 under a salt that is not in the store. What is not known is the word "unknown".
+"""
+
+import hmac
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from service.config.settings import Capture
+from service.core.events import UNKNOWN, Attempt, Finding, Incident, Judgement, RequestFacts
+from service.edges.redact import redacted, redacted_json
+
+VERSION: Final = 1
+BLOCK_BYTES: Final = 256
+"""About 64 tokens: the page size of SGLang's radix cache, as far as text can follow it."""
+DIGEST_CHARS: Final = 16
+ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
+SAMPLING: Final = frozenset(
+    {
+        "best_of", "frequency_penalty", "ignore_eos", "logprobs", "max_completion_tokens", "max_new_tokens",
+        "max_tokens", "min_new_tokens", "min_p", "min_tokens", "n", "presence_penalty", "repetition_penalty",
+        "seed", "stream", "temperature", "top_k", "top_logprobs", "top_p",
+    }
+)  # fmt: skip
+"""Request fields kept in every mode, and only where they hold a number or a flag."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What the proxy hands over with an incident. Headers are not part of it: credentials travel there."""
+
+    facts: RequestFacts
+    body: bytes = b""
+    answers: tuple[str, ...] = ()  # the tail of each attempt's text, in order
+
+    def __repr__(self) -> str:
+        return f"<Kept {self.facts!r} body={len(self.body)} bytes>"
+
+    @property
+    def size_bytes(self) -> int:
+        """What it weighs while it waits for the writer."""
+        return len(self.body) + len(self.facts.prompt) + sum(map(len, self.answers))
+
+    def without_text(self) -> "Kept":
+        return Kept(facts=msgspec.structs.replace(self.facts, prompt="", rid=""))
+
+
+def case_of(incident: Incident, kept: Kept, at_ms: int, capture: Capture, salt: bytes) -> bytes:
+    """The bundle, canonical; its id is `case_id`."""
+    bundle = {
+        "v": VERSION,
+        "capture": capture,
+        "at": datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "rid": incident.rid,
+        "route": incident.route,
+        "policy": incident.policy,
+        "outcome": incident.outcome,
+        "model": incident.model,
+        "duration_s": round(incident.duration_s, 3),
+        "delivered_bad_tokens": incident.delivered_bad_tokens,
+        "judgement": judgement_of(incident.judgement),
+        "request": _request(kept, capture, salt),
+        "attempts": [_attempt(one) | answer for one, answer in _answered(incident, kept, capture, salt)],
+        "engine": {"name": "unknown", "version": "unknown"},
+    }
+    return canonical(bundle)
+
+
+def canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    return msgspec.json.encode(value, order="sorted")
+
+
+def case_id(bundle: bytes) -> str:
+    return sha256(bundle).hexdigest()
+
+
+def judgement_of(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "level": judgement.level.name.lower(),
+        "kind": judgement.kind,
+        "detector": judgement.detector,
+        "log10_e": known_float(judgement.log10_e),
+        "at_token": known(judgement.at_token),
+        "onset_token": known(judgement.onset_token),
+        "unit": judgement.unit,
+        "choice": judgement.choice,
+    }
+
+
+def finding_of(finding: Finding) -> dict[str, Any]:
+    return {
+        "detector": finding.detector,
+        "channel": finding.channel,
+        "kind": finding.kind,
+        "log10_e": known_float(finding.log10_e),
+        "at_token": known(finding.at_token),
+        "onset_token": known(finding.onset_token),
+        "unit": finding.unit,
+    }
+
+
+def known(count: int) -> int | None:
+    return None if count == UNKNOWN else count
+
+
+def known_float(value: float) -> float | None:
+    return round(value, 4) if isfinite(value) else None
+
+
+# --- parts of the bundle ---
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "rid": attempt.rid,
+        "worker": attempt.worker or "unknown",
+        "status": attempt.status,
+        "ending": attempt.ending,
+        "tokens": known(attempt.tokens),
+        "steps": attempt.steps,
+        "accept_length": known_float(attempt.accept_length),
+        "judgement": judgement_of(attempt.judgement),
+        "findings": [finding_of(finding) for finding in attempt.findings],
+    }
+
+
+def _answered(
+    incident: Incident, kept: Kept, capture: Capture, salt: bytes
+) -> Iterator[tuple[Attempt, dict[str, Any]]]:
+    """Each attempt with what the mode keeps of its answer."""
+    answers = (*kept.answers, *[""] * len(incident.attempts))
+    for attempt, answer in zip(incident.attempts, answers, strict=False):
+        yield attempt, _captured("answer", answer, capture, salt) if answer else {}
+
+
+def _captured(key: str, text: str, capture: Capture, salt: bytes) -> dict[str, Any]:
+    match capture:
+        case "full":
+            return {key: redacted(text)}
+        case "hashes":
+            return {f"{key}_chars": len(text), f"{key}_blocks": blocks(text, salt)}
+        case "off":
+            return {}
+
+
+def _request(kept: Kept, capture: Capture, salt: bytes) -> dict[str, Any]:
+    facts = kept.facts
+    request: dict[str, Any] = {
+        "dialect": facts.dialect,
+        "stream": facts.stream,
+        "choices": facts.choices,
+        "max_tokens": known(facts.max_tokens),
+        "temperature": known_float(facts.temperature),
+        "json": facts.wants_json,
+        "tools": facts.tools,
+        "body_bytes": len(kept.body) or None,
+    }
+    body = _parsed(kept.body)
+    if body is None or capture == "off":
+        return request
+    request["sampling"] = dict(sorted(_sampling(body)))
+    if capture == "full":
+        return request | {"body": redacted_json(body)}
+    return request | {"messages": [_hashed(role, text, salt) for role, text in messages(body)]}
+
+
+def _parsed(body: bytes) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _sampling(body: dict[str, Any]) -> Iterator[tuple[str, bool | int | float]]:
+    """Numbers and flags alone: text in one of these fields is nobody's sampling parameter."""
+    nested = body.get("sampling_params")
+    for fields in (nested if isinstance(nested, dict) else {}, body):
+        for key in SAMPLING & fields.keys():
+            if isinstance(fields[key], bool | int | float):
+                yield key, fields[key]
+
+
+def messages(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Role and text of everything the model reads, in the dialect's own order."""
+    for key in ("text", "prompt", "input_ids"):
+        if key in body:
+            yield "user", _text_of(body[key])
+    if body.get("tools"):
+        yield "tools", _text_of(body["tools"])
+    listed = body.get("messages")
+    for message in listed if isinstance(listed, list) else ():
+        fields = message if isinstance(message, dict) else {}
+        role = fields.get("role")
+        yield role if role in ROLES else "other", _text_of({k: v for k, v in fields.items() if k != "role"})
+
+
+def _text_of(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Every string and number in a JSON value, in order, a newline after each."""
+    if isinstance(value, dict):
+        return "".join(map(_text_of, value.values()))
+    if isinstance(value, list):
+        return "".join(map(_text_of, value))
+    return f"{value}\n"
+
+
+def _hashed(role: str, text: str, salt: bytes) -> dict[str, Any]:
+    return {"role": role, "chars": len(text), "blocks": blocks(text, salt)}
+
+
+def blocks(text: str, salt: bytes) -> list[str]:
+    """One hash for each block, each covering the block and, through the hash before it, all before it."""
+    data = text.encode("utf-8", "surrogatepass")
+    found: list[str] = []
+    before = b""
+    for start in range(0, len(data), BLOCK_BYTES):
+        before = hmac.digest(salt, before + data[start : start + BLOCK_BYTES], "sha256")
+        found.append(before.hex()[:DIGEST_CHARS])
+    return found

@@ -1,0 +1,1 @@
+"""Alembic's migrations, inside the package so that a wheel can bring any store to head."""

@@ -1,0 +1,1 @@
+"""One file a migration; one head, checked by a test."""

@@ -1,10 +1,10 @@
 """The registry: every detector by its name in the rule set, and how a rule set becomes detectors and fusion.
 
-A detector's parameters are its dataclass fields, all required: the numbers live in `rules/sets/*.yaml`.
+A detector's parameters are its dataclass fields, all required: the numbers live in `rules/sets/*.yaml`. One
+that a rule set leaves out is off.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Final
 
 from service.core.detectors.acceptance import Acceptance
@@ -20,17 +20,8 @@ DETECTORS: Final[Mapping[str, type[Any]]] = {
 """In the order in which an inspection asks them."""
 
 
-def parameters(name: str) -> tuple[str, ...]:
-    """The parameters that a detector demands."""
-    return tuple(field.name for field in fields(DETECTORS[name]))
-
-
 def build(rules: Mapping[str, Any]) -> tuple[tuple[Detector[Any], ...], Fusion]:
     """Detectors and fusion of a validated rule set; a missing or unknown parameter is a TypeError."""
     chosen = rules["detectors"]
-    detectors = tuple(
-        detector(**chosen[name]["parameters"])
-        for name, detector in DETECTORS.items()
-        if name in chosen and chosen[name].get("enabled", True)
-    )
+    detectors = tuple(detector(**chosen[name]) for name, detector in DETECTORS.items() if name in chosen)
     return detectors, Fusion(**rules["fusion"])

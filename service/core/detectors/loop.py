@@ -17,8 +17,9 @@ files: exact tails of >= 48 tokens and 3 copies in .2 %, of >= 96 and 4 in .04 %
 Twice the limits inside a code fence, for table rows and for chants (units whose own words repeat, as refrains
 do); twice again where the prompt holds the unit (a short one: twice in a row) or asks for a count. A second
 pass reads digits as one sign: counters and numbered near-loops look like logs and lists: it asks more, leaves
-rows alone, and only suspects. Strength grows from a measured likelihood ratio at half the limit to "acts" at
-the limit: the first is calibration, the second a decision.
+rows alone, and is only a second witness to collapsed acceptance, as a short run of filler is. Strength grows
+from a measured likelihood ratio at half the limit to "acts" at the limit: the first is calibration, the second
+a decision.
 """
 
 import re
@@ -134,6 +135,8 @@ class Loop:
     period_bytes: int
     counter_factor: float
     counter_log10: float
+    witness_tokens: int
+    witness_log10: float
     half_log10: float
     acts_log10: float
 
@@ -192,9 +195,10 @@ class Loop:
             return self._say(state, run, self.counter_log10, token)
         if share >= 1:
             return self._say(state, run, self.acts_log10, token)
-        return (
-            self._say(state, run, self.half_log10, token) if unit.kind != "filler" and share >= HALF else None
-        )
+        if unit.kind != "filler":
+            return self._say(state, run, self.half_log10, token) if share >= HALF else None
+        witness = share * self.filler_tokens >= self.witness_tokens and run.length >= 4 * run.period
+        return self._say(state, run, self.witness_log10, token) if witness else None
 
     def _unit(self, text: str) -> Unit:
         solid, letters = len(SOLID.findall(text)), len(LETTER.findall(text))

@@ -14,6 +14,7 @@ Imports from service.core only. Nothing below this floor reads the environment o
 from service.config.layers import load_settings
 from service.config.problem import ConfigProblem
 from service.config.routes import RouteTable
+from service.config.rules import RuleSet, load_rules
 from service.config.settings import Settings
 
-__all__ = ["ConfigProblem", "RouteTable", "Settings", "load_settings"]
+__all__ = ["ConfigProblem", "RouteTable", "RuleSet", "Settings", "load_rules", "load_settings"]

@@ -1,8 +1,9 @@
 """From a core dataclass to a pydantic model that checks its parameters, and back to an instance.
 
 The core knows no pydantic, so the checks are derived: types from the annotations (strict: no text for a
-number, no infinity, no NaN), ranges from `field(metadata={"ge": ..., "le": ...})` or else from the unit that
-ends the name, and whatever a dataclass refuses in its own `__post_init__`.
+number, no infinity, no NaN), ranges from `field(metadata={"ge": ..., "le": ...})` or else from type and name
+(a count is at least 1, for one of zero holds for every stream; a share is 0..1; nothing is negative), and
+whatever a dataclass refuses in its own `__post_init__`.
 """
 
 import dataclasses
@@ -12,24 +13,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-COUNTED: Final = frozenset(
-    {
-        "s",
-        "ms",
-        "bytes",
-        "chars",
-        "tokens",
-        "steps",
-        "copies",
-        "events",
-        "count",
-        "words",
-        "letters",
-        "window",
-    }
-)
-"""Name endings that count or measure something: never negative."""
-SHARED: Final = frozenset({"share", "rate", "ratio", "quantile"})
+SHARED: Final = frozenset({"share", "rate", "ratio", "quantile", "anchor", "distinct"})
 """Name endings of a part of a whole: 0..1."""
 BOUNDS: Final = ("ge", "gt", "le", "lt")
 
@@ -72,7 +56,7 @@ def _type_of(hint: Any) -> Any:  # noqa: ANN401 - an annotation may be anything
 def _limits(field: dataclasses.Field[Any], hint: Any) -> Any:  # noqa: ANN401 - pydantic's FieldInfo
     bounds = {key: field.metadata[key] for key in BOUNDS if key in field.metadata}
     if hint in {int, float}:
-        bounds = bounds or _bounds_by_name(field.name)
+        bounds = bounds or _bounds_by_name(field.name, hint)
     extra: dict[str, Any] = {}
     if _is_loose(hint):
         extra["strict"] = False  # YAML has lists and text where we have tuples and enums
@@ -87,11 +71,10 @@ def _is_loose(hint: Any) -> bool:  # noqa: ANN401 - an annotation may be anythin
     return get_origin(hint) is tuple or (isinstance(hint, type) and issubclass(hint, Enum))
 
 
-def _bounds_by_name(name: str) -> dict[str, float]:
-    unit = name.rsplit("_", 1)[-1]
-    if unit in SHARED:
-        return {"ge": 0, "le": 1}
-    return {"ge": 0} if unit in COUNTED else {}
+def _bounds_by_name(name: str, hint: type[float]) -> dict[str, float]:
+    if hint is int:
+        return {"ge": 1}
+    return {"ge": 0, "le": 1} if name.rsplit("_", 1)[-1] in SHARED else {"ge": 0}
 
 
 def _built(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a parameter may be anything

@@ -26,7 +26,7 @@ class Rule:
 
     window_tokens: int
     low_share: float
-    log10_low: float
+    log10_low: float = field(metadata={"le": 0})
     grid: tuple[float, ...]
     weights: Mapping[str, float]
     inner: Inner
@@ -64,8 +64,8 @@ def test_good_values_come_back_as_the_dataclass() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("window_tokens", -1), ("window_tokens", 1.5), ("window_tokens", "8"), ("window_tokens", True),
-        ("low_share", 1.1), ("low_share", float("nan")), ("log10_low", float("inf")), ("grid", ["x"]),
+        ("window_tokens", 0), ("window_tokens", 1.5), ("window_tokens", "8"), ("window_tokens", True),
+        ("low_share", 1.1), ("low_share", float("nan")), ("low_share", -0.1), ("log10_low", 1), ("log10_low", float("inf")), ("grid", ["x"]),
         ("grid", [float("nan")]), ("weights", {"a": "b"}), ("weights", {"a": float("inf")}),
         ("inner", {"limit_tokens": -1}), ("inner", {"limit": 1}), ("inners", [{"limit_tokens": -1}]),
         ("colour", "blue"), ("odd", 11), ("other", 1), ("name", "mine"),

@@ -56,7 +56,7 @@ def _type_of(hint: Any) -> Any:  # noqa: ANN401 - an annotation may be anything
 def _limits(field: dataclasses.Field[Any], hint: Any) -> Any:  # noqa: ANN401 - pydantic's FieldInfo
     bounds = {key: field.metadata[key] for key in BOUNDS if key in field.metadata}
     if hint in {int, float}:
-        bounds = bounds or _bounds_by_name(field.name, hint)
+        bounds = bounds or _bounds_by_name(field.name, is_count=hint is int)
     extra: dict[str, Any] = {}
     if _is_loose(hint):
         extra["strict"] = False  # YAML has lists and text where we have tuples and enums
@@ -71,8 +71,8 @@ def _is_loose(hint: Any) -> bool:  # noqa: ANN401 - an annotation may be anythin
     return get_origin(hint) is tuple or (isinstance(hint, type) and issubclass(hint, Enum))
 
 
-def _bounds_by_name(name: str, hint: type[float]) -> dict[str, float]:
-    if hint is int:
+def _bounds_by_name(name: str, *, is_count: bool) -> dict[str, float]:
+    if is_count:
         return {"ge": 1}
     return {"ge": 0, "le": 1} if name.rsplit("_", 1)[-1] in SHARED else {"ge": 0}
 

@@ -86,7 +86,7 @@ class Router:
         """Start it and return once it sees every worker."""
         if not self._binary.exists():
             raise RouterError(f"{self._binary} is missing: run `make setup`")
-        self.port, self.metrics_port = self.port or _free_port(), _free_port()
+        self.port, self.metrics_port = self.port or free_port(), free_port()
         self._process = self._spawn()
         try:
             await self._ready()
@@ -105,7 +105,7 @@ class Router:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self._log_path.open("ab") as log:
             return subprocess.Popen(
-                [*_tether(), *self._arguments()],
+                [*tether(), *self._arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -144,13 +144,13 @@ class Router:
             return 0
 
 
-def _tether() -> list[str]:
+def tether() -> list[str]:
     """Return the command that makes a child die with this process; nothing where util-linux is missing."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

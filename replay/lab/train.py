@@ -4,10 +4,19 @@ Needs torch (2.13.0, CPU), which the product itself never imports. One thread, s
 seconds and all seeds fixed, so a run on the same kind of CPU gives the same weights bit for bit.
 
 Recipe: Muon (5 Newton-Schulz steps, momentum .95, each of q, k, v on its own) on the blocks' matrices,
-AdamW on embedding, previous-token maps and norms; 20 steps of warm-up, constant, then linear to 2 %. Tasks
-are drawn on the fly, small ones first (curriculum over the first tenth), the loss counts answer tokens
-only. What made it learn in minutes instead of never: previous-token inputs through maps shared by all
-words, RoPE on a quarter of each head, few wide heads, and prompts that have one right answer (`tasks`).
+AdamW on embedding, previous-token maps and norms; 20 steps of warm-up, constant, then linear to 2 %.
+Tasks are drawn on the fly, small ones first (curriculum over the first tenth), the loss counts answer
+tokens only. What made it learn in minutes instead of never: previous-token inputs through maps shared by
+all words, RoPE on a quarter of each head, few wide heads, and prompts that have one right answer
+(`tasks`).
+
+As shipped (one thread of a two-core virtual machine):
+
+- target: 3600 steps, seed 0, 711 CPU seconds, loss .0010; right of 250 fresh tasks of each kind: copy .996,
+  edit .984, extract .996, order .984.
+- draft: 370 steps, seed 1, 9 CPU seconds. It stops early and sees one number of the token two back on
+  purpose: trained to its end it is accepted 95 % of the time with two of them, 66 % with none. The number
+  of steps was chosen for an acceptance near .72, on tasks that no test and no table of ours uses.
 """
 
 import argparse
@@ -59,9 +68,9 @@ PLANS = {
         kind_weights=(0.27, 0.31, 0.19, 0.23),
     ),
     "draft": Plan(
-        Shape(layers=1, width=64, heads=1, hidden=128, previous_at=0, second_at=0, second_width=8),
+        Shape(layers=1, width=64, heads=1, hidden=128, previous_at=0, second_at=0, second_width=1),
         DRAFT_PATH,
-        steps=1500,
+        steps=370,
         decay=0.6,
         seed=1,
     ),

@@ -53,6 +53,7 @@ class ScriptedUpstream:
         self.connections = 0
         self.open = 0
         self.written = 0
+        self.transports: set[asyncio.Transport] = set()
         self.gone = asyncio.Event()  # the other side closed while a script was still being played
         self._server: asyncio.Server | None = None
         self._port = 0
@@ -70,11 +71,13 @@ class ScriptedUpstream:
         await self.stop()
 
     async def stop(self) -> None:
-        """Listen no more; connections that are open stay."""
+        """Listen no more and drop every connection, as a killed router does."""
         if self._server is not None:
             self._server.close()
             self._server = None
-        await asyncio.sleep(0)
+        for transport in self.transports:
+            transport.abort()
+        await asyncio.sleep(0.01)
 
     @property
     def url(self) -> str:
@@ -106,10 +109,12 @@ class _Scripted(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._upstream.transports.add(self._transport)
         self._upstream.connections += 1
         self._upstream.open += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._upstream.transports.discard(self._transport)
         self._upstream.open -= 1
         if self._play is not None and not self._play.done():
             self._upstream.gone.set()

@@ -26,6 +26,8 @@ class Serving:
             await asyncio.wait(self._state.tasks, timeout=2)
         for task in list(self._state.tasks):
             task.cancel()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
         await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,248 @@
+"""One client's request under guard: the monitor decides, this obeys.
+
+A request may take several attempts. Each has its own body (a new request id, what we ask for on top), its own
+exchange, and from the second on a pin, so that the router sends it to a worker that has not failed yet. The
+head of an attempt is kept back until the monitor releases the first byte, so that the client sees the head of
+the attempt it gets and of no other; `x-specguard-attempts` says how many it took where it took several.
+
+The hot path is `on_data`: one call into the core, one `Forward`, one stepped `send`.
+"""
+
+from collections.abc import Sequence
+from secrets import token_hex
+from time import monotonic
+from typing import Final
+
+from service.core.dialects.protocol import Dialect, Outgoing
+from service.core.events import (
+    Action,
+    Commit,
+    Ending,
+    Fail,
+    Finish,
+    Forward,
+    Guilty,
+    Report,
+    RequestFacts,
+    Restart,
+)
+from service.core.monitor import Monitor
+from service.core.policy import RoutePolicy
+from service.edges.case import Kept
+from service.edges.headers import (
+    ATTEMPTS,
+    ROUTED_WORKER,
+    TARGET_WORKER,
+    Headers,
+    is_event_stream,
+    towards_client,
+    value_of,
+)
+from service.edges.outlet import Send
+from service.edges.refusals import refusal_headers
+from service.edges.relay import Means, Relay
+from service.edges.upstream import Request, ResponseHead, UpstreamError
+
+OWN_HEAD: Final = ResponseHead(
+    200, [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+)
+"""For a heartbeat that must go out before any attempt has answered."""
+
+
+def new_rid() -> str:
+    """Of fixed width and random: the engine aborts by prefix, so no id may be another's beginning."""
+    return token_hex(16)
+
+
+class Guard(Relay):
+    """A request that the monitor watches."""
+
+    __slots__ = (
+        "_attempts",
+        "_avoid",
+        "_data_at",
+        "_facts",
+        "_head",
+        "_pin",
+        "_sent",
+        "_started_at",
+        "_streamed",
+        "_theirs",
+        "monitor",
+    )
+
+    def __init__(
+        self,
+        means: Means,
+        send: Send,
+        request: Request,
+        *,
+        facts: RequestFacts,
+        dialect: Dialect,
+        route: RoutePolicy,
+    ) -> None:
+        super().__init__(means, send, request)
+        self._facts, self._theirs = facts, dialect
+        self._head = OWN_HEAD
+        self._streamed = False
+        self._avoid: frozenset[str] = frozenset()
+        self._pin: int | None = None
+        self._attempts = 1
+        self._started_at = monotonic()
+        self._data_at = 0.0
+        rid = facts.rid or new_rid()
+        self._sent = self._outgoing(rid)
+        self.monitor = Monitor(
+            facts=facts,
+            dialect=dialect,
+            outgoing=self._sent,
+            route=route,
+            desk=means.desk,
+            rid=rid,
+            now=self._started_at,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Guard attempt {self._attempts} {self.monitor!r} {self._outlet!r}>"
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._theirs
+
+    # --- what happens to a request ---
+
+    def begin(self, now: float) -> None:
+        self.open(self._attempt(), now)
+
+    def gone(self, now: float) -> None:
+        if self.over.done():
+            return
+        drain = self._exchange is not None and self.monitor.drains(now, client_gone=True)
+        self.leave(drain=drain, reason="client_gone")
+        self._obey(self.monitor.gone(now), now)
+        self.finish()
+
+    def stop(self, now: float) -> None:
+        if not self.over.done():
+            self.leave(drain=False, reason="shutdown")
+            self._obey(
+                self.monitor.refuse(503, Guilty.OURS, "shutting_down", "the proxy is shutting down", now), now
+            )
+
+    def tick(self, now: float) -> None:
+        super().tick(now)
+        if not self.over.done():
+            self._obey(self.monitor.tick(now), now)
+
+    # --- the upstream's calls ---
+
+    def on_head(self, head: ResponseHead) -> None:
+        self._opened_at = 0.0
+        now = monotonic()
+        self._head = head
+        self._streamed = is_event_stream(head.headers)
+        worker = (value_of(head.headers, ROUTED_WORKER) or b"").decode("latin-1")
+        self._means.pins.answered(self._pin, worker)
+        if worker in self._avoid:
+            self._means.desk.count("retry_same_worker")
+        facts = self._means.desk.fleet.worker(worker)
+        self._obey(self.monitor.head(head.status, facts, self._streamed, now), now)
+
+    def on_data(self, data: bytes) -> None:
+        now = monotonic()
+        try:
+            actions = self.monitor.feed(data, now)
+        except Exception as error:  # noqa: BLE001 - a defect of ours must not take the process's other streams
+            self.crash(error)
+            return
+        if self._head_sent and len(actions) == 1 and type(action := actions[0]) is Forward:
+            self._outlet.body(action.data)
+            return
+        self._data_at = self._data_at or now
+        self._obey(actions, now)
+
+    def on_end(self) -> None:
+        self._exchange = None
+        now = monotonic()
+        self._obey(self.monitor.end(Ending.COMPLETE, now), now)
+
+    def on_error(self, error: UpstreamError) -> None:
+        self._exchange, self._opened_at = None, 0.0
+        now = monotonic()
+        self._obey(self.monitor.end(error.ending, now), now)
+
+    # --- the outlet's calls ---
+
+    def on_blocked(self) -> None:
+        super().on_blocked()
+        self.monitor.paused(monotonic())
+
+    def on_free(self) -> None:
+        super().on_free()
+        self.monitor.resumed(monotonic())
+
+    # --- obeying ---
+
+    def _obey(self, actions: Sequence[Action], now: float) -> None:
+        for action in actions:
+            match action:
+                case Forward(data) | Commit(data):
+                    self._commit(now)
+                    if data:
+                        self._outlet.body(data)
+                case Restart():
+                    self._restart(action, now)
+                case Finish():
+                    self._commit(now)
+                    self._outlet.end()
+                    self.finish()
+                case Fail():
+                    self._fail_loudly(action)
+                case Report(incident):
+                    self._means.keep(incident, Kept(self._facts, self.request.body))
+
+    def _commit(self, now: float) -> None:
+        """The response head goes out, once; from here on there is no other attempt to show."""
+        if self._head_sent:
+            return
+        if self._data_at:
+            self._means.desk.sample("added_latency_seconds:hold", now - self._data_at)
+        sent = self._sent
+        changes = self._streamed or sent.asked_growth or sent.asked_usage or sent.asked_spec
+        headers = towards_client(self._head.headers, keep_length=not changes)
+        if self._attempts > 1:
+            headers.append((ATTEMPTS, b"%d" % self._attempts))
+        self.send_head(self._head.status, headers)
+
+    def _restart(self, restart: Restart, now: float) -> None:
+        self.leave(drain=restart.drain, reason="verdict")
+        rid = new_rid()
+        self._sent = self._outgoing(rid)
+        self._avoid = frozenset(restart.avoid)
+        self._pin = self._means.pins.choose(self._avoid)
+        self._attempts += 1
+        self.monitor.retry(rid, self._sent, now)
+        self.open(self._attempt(), now)
+
+    def _fail_loudly(self, fail: Fail) -> None:
+        self.leave(drain=fail.drain, reason="verdict")
+        if self._head_sent:
+            if fail.in_band:
+                self._outlet.body(fail.in_band)
+        else:
+            self.send_head(fail.status, refusal_headers(fail.body, fail.retry_after_s))
+            self._outlet.end(fail.body)
+        self.finish()
+
+    # --- attempts ---
+
+    def _outgoing(self, rid: str) -> Outgoing:
+        return self._theirs.outgoing(self.request.body, self._facts, rid, ask_growth=self._means.ask_growth)
+
+    def _attempt(self) -> Request:
+        """The request as this attempt sends it."""
+        request = self.request
+        headers: Headers = request.headers
+        if self._pin is not None:
+            headers = [*headers, (TARGET_WORKER, b"%d" % self._pin)]
+        return Request(request.method, request.target, headers, self._sent.body)

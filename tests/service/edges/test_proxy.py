@@ -1,0 +1,258 @@
+"""The data port's door: what comes in, what is refused and in which words."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from service.config.settings import Limits, Timeouts
+from service.core.events import Policy
+from service.edges.proxy import ALLOWED
+from tests.fakes import OK, Stop, answer
+from tests.guarding import CHAT, body, chat, guarded, head, pieces
+
+HELLO = [head(), *pieces(*chat("hello"))]
+
+
+@pytest.mark.parametrize("path", sorted(path for path, methods in ALLOWED.items() if "POST" in methods))
+async def test_allowed_posts_reach_the_router(path: bytes) -> None:
+    async with guarded([answer(b"{}", kind=b"application/json")]) as port:
+        status, _, received = await port.ask(b'{"a": 1}', path=path)
+        assert (status, received) == (200, b"{}")
+        assert port.upstream.requests[0].startswith(b"POST %b HTTP/1.1\r\n" % path)
+
+
+@pytest.mark.parametrize("path", sorted(path for path, methods in ALLOWED.items() if "GET" in methods))
+async def test_allowed_gets_reach_the_router_with_their_query(path: bytes) -> None:
+    async with guarded([answer(b"fine", kind=b"text/plain")]) as port:
+        client = await port.client()
+        await client.get(path + b"?deep=1")
+        assert (await client.response())[2] == b"fine"
+        assert port.upstream.requests[0].startswith(b"GET %b?deep=1 HTTP/1.1\r\n" % path)
+        client.leave()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/workers",
+        b"/flush_cache",
+        b"/abort_request",
+        b"/metrics",
+        b"/",
+        b"/v1/chat/completions/",
+        b"/v1/../workers",
+        b"/%76%31/chat/completions",
+        b"//generate",
+    ],
+)
+async def test_every_other_path_does_not_exist(path: bytes) -> None:
+    async with guarded([answer(b"{}")]) as port:
+        status, _, received = await port.ask(b"{}", path=path)
+        assert status == 404
+        assert msgspec.json.decode(received)["error"]["code"] == "path_not_allowed"
+        assert port.upstream.requests == []
+
+
+async def test_the_wrong_method_is_told_the_right_one() -> None:
+    async with guarded([answer(b"{}")]) as port:
+        client = await port.client()
+        await client.get(CHAT)
+        status, headers, _ = await client.response()
+        assert (status, headers[b"allow"]) == (405, b"POST")
+        client.leave()
+
+
+async def test_a_body_over_the_cap_is_refused_before_it_is_read() -> None:
+    async with guarded([answer(b"{}")], limits=Limits(body_bytes=1024)) as port:
+        client = await port.client()
+        await client.send(b"POST %b HTTP/1.1\r\nhost: t\r\ncontent-length: 999999\r\n\r\n" % CHAT)
+        status, headers, _ = await client.response()
+        assert (status, headers[b"connection"]) == (413, b"close")
+        assert port.upstream.requests == []
+        client.leave()
+
+
+async def test_a_chunked_body_over_the_cap_is_refused_too() -> None:
+    async with guarded([answer(b"{}")], limits=Limits(body_bytes=1024)) as port:
+        client = await port.client()
+        await client.send(b"POST %b HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n" % CHAT)
+        await client.send(b"800\r\n" + b"x" * 2048 + b"\r\n")
+        assert (await client.response())[0] == 413
+        client.leave()
+
+
+async def test_a_request_head_over_the_limits_is_refused() -> None:
+    async with guarded([answer(b"{}")]) as port:
+        many = [b"x-%d: 1" % line for line in range(120)]
+        assert (await port.ask(body(), *many))[0] == 431
+        assert (await port.ask(body(), b"x-large: " + b"v" * 40_000))[0] == 431
+
+
+async def test_a_body_that_does_not_come_times_out() -> None:
+    async with guarded([answer(b"{}")], timeouts=Timeouts(body_s=0.05)) as port:
+        client = await port.client()
+        await client.send(b"POST %b HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\nabc" % CHAT)
+        status, _, received = await client.response()
+        assert status == 408
+        assert b"0.05 s" in received
+        client.leave()
+
+
+async def test_a_client_that_leaves_while_it_sends_costs_nothing() -> None:
+    async with guarded([answer(b"{}")]) as port:
+        client = await port.client()
+        await client.send(b"POST %b HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\nabc" % CHAT)
+        await asyncio.sleep(0.02)
+        client.leave()
+        await asyncio.sleep(0.05)
+        assert port.upstream.requests == []
+        assert not port.proxy.means.live
+
+
+async def test_what_the_client_may_not_steer_is_taken_out_and_the_rest_passes() -> None:
+    async with guarded([*HELLO]) as port:
+        await port.ask(
+            body(),
+            b"authorization: Bearer secret",
+            b"x-smg-target-worker: 1",
+            b"accept-encoding: gzip",
+            b"connection: keep-alive, x-hop",
+            b"x-hop: 1",
+            b"traceparent: 00-a-b-01",
+        )
+        (sent,) = port.upstream.heads()
+        assert sent[b"authorization"] == b"Bearer secret"
+        assert sent[b"traceparent"] == b"00-a-b-01"
+        assert not {b"x-smg-target-worker", b"accept-encoding", b"x-hop", b"connection"} & sent.keys()
+
+
+async def test_a_request_id_is_kept_or_made() -> None:
+    async with guarded([*HELLO]) as port:
+        await port.ask(body(), b"x-request-id: mine")
+        await port.ask(body())
+        mine, made = (sent[b"x-request-id"] for sent in port.upstream.heads())
+        assert mine == b"mine"
+        assert len(made) == 32
+
+
+async def test_a_request_that_cannot_be_read_goes_through_and_is_counted() -> None:
+    said = b'HTTP/1.1 400 Bad\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n{"a":1}'
+    async with guarded([said]) as port:
+        status, _, received = await port.ask(b"{broken")
+        assert (status, received) == (400, b'{"a":1}')
+        assert port.upstream.bodies() == [b"{broken"]
+        assert port.desk.counts["uninspected", "malformed"] == 1
+
+
+async def test_a_client_may_choose_among_the_policies_that_are_allowed() -> None:
+    bad = [head(), *pieces(*chat("BAD"))]
+    async with guarded(bad, by_header=(Policy.STRICT,)) as port:
+        assert (await port.ask(body(), b"x-specguard-policy: strict"))[0] == 502
+        assert (await port.ask(body(), b"x-specguard-policy: protect"))[0] == 200
+        assert (await port.ask(body()))[0] == 200
+        assert all(b"x-specguard-policy" not in sent for sent in port.upstream.heads())
+
+
+@pytest.mark.parametrize(("policy", "status"), [(Policy.OBSERVE, 200), (Policy.STRICT, 503)])
+async def test_a_full_process_fails_open_except_on_strict_routes(policy: Policy, status: int) -> None:
+    waiting = [head(), 0.3, *pieces(*chat("ok"))]
+    async with guarded(waiting, [*HELLO], policy=policy, limits=Limits(streams=1)) as port:
+        first = await port.client()
+        await first.post(CHAT, body())
+        await asyncio.sleep(0.1)
+        assert (await port.ask(body()))[0] == status
+        assert port.desk.counts.get(("uninspected", "streams"), 0) == (status == 200)
+        first.leave()
+
+
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        (CHAT, ("error", "message")),
+        (b"/v1/messages", ("error", "message")),
+        (b"/v1/models", ("error", "code")),
+    ],
+)
+async def test_a_router_that_is_down_is_a_503_in_the_paths_own_shape(
+    path: bytes, where: tuple[str, str]
+) -> None:
+    async with guarded([answer(b"{}")]) as port:
+        await port.upstream.stop()
+        client = await port.client()
+        await (client.get(path) if path == b"/v1/models" else client.post(path, body()))
+        status, headers, received = await client.response()
+        assert (status, headers[b"retry-after"]) == (503, b"1")
+        assert msgspec.json.decode(received)[where[0]][where[1]]
+        client.leave()
+
+
+async def test_it_recovers_by_itself_when_the_router_comes_back() -> None:
+    async with guarded([*HELLO]) as port:
+        await port.upstream.stop()
+        assert (await port.ask())[0] == 503
+        async with port.upstream:
+            assert (await port.ask())[0] == 200
+
+
+async def test_connections_of_clients_are_kept_and_used_again() -> None:
+    async with guarded([*HELLO]) as port:
+        client = await port.client()
+        for _ in range(3):
+            await client.post(CHAT, body())
+            assert (await client.response())[0] == 200
+        client.leave()
+        assert port.upstream.connections == 1
+
+
+async def test_draining_lets_streams_end_and_takes_nothing_new() -> None:
+    slow = [head(), *pieces(*chat("one", "two"), pause_s=0.05)]
+    async with guarded(slow) as port:
+        client = await port.client()
+        await client.post(CHAT, body())
+        await client.head()
+        draining = port.proxy.means.tasks.spawn(port.proxy.drain(5.0), "drain")
+        await asyncio.sleep(0)
+        assert (await port.ask())[0] == 503
+        received = await client.body({})
+        assert received.endswith(b"data: [DONE]\n\n")
+        await asyncio.wait_for(draining, 1)
+        client.leave()
+
+
+async def test_after_the_grace_time_the_rest_ends_loudly() -> None:
+    async with guarded(
+        [OK + b"content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n", Stop.FOREVER]
+    ) as port:
+        client = await port.client()
+        await client.post(CHAT, body())
+        await asyncio.sleep(0.05)
+        await port.proxy.drain(0.05)
+        status, headers, _ = await client.response()
+        assert (status, headers[b"retry-after"]) == (503, b"1")
+        await asyncio.wait_for(port.upstream.gone.wait(), 2)
+        client.leave()
+
+
+async def test_no_stream_counts_as_open_after_a_hundred_clients_left() -> None:
+    async with guarded([head(), *pieces(*chat("one")[:1], end=False), Stop.FOREVER]) as port:
+        for _ in range(100):
+            client = await port.client()
+            await client.post(CHAT, body())
+            await client.head()
+            client.leave()
+        await port.settled()
+        assert len(port.proxy.means.tasks) == 1  # the ticker
+        assert port.desk.held_bytes == 0
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with guarded([*HELLO], [answer(b"second")]) as port:
+        client = await port.client()
+        await client.post(CHAT, body())
+        await client.get(b"/health")
+        first = await client.response()
+        second = await client.response()
+        assert b"hello" in first[2]
+        assert second[2] == b"second"
+        client.leave()

@@ -18,7 +18,7 @@ Twice the limits inside a code fence, for table rows and for chants (units whose
 do); twice again where the prompt holds the unit (a short one: twice in a row) or asks for a count. A second
 pass reads digits as one sign: counters and numbered near-loops look like logs and lists: it asks more, leaves
 rows alone, and is only a second witness to collapsed acceptance, as a short run of filler is. Strength grows
-from a measured likelihood ratio at half the limit to "acts" at the limit: the first is calibration, the second
+from a measured likelihood ratio at half the limit to "acts" at the limit: the first is calibration, the other
 a decision.
 """
 

@@ -64,8 +64,10 @@ class _Choice(Schema):
     matched_stop: Any = None
 
 
-class _WholeChoice(_Choice, rename={"delta": "message"}):
+class _WholeChoice(_Choice):
     """The same where the response is no stream."""
+
+    delta: Message | None = msgspec.field(default=None, name="message")
 
 
 class _Usage(Schema):

@@ -1,0 +1,95 @@
+"""Several agents at once: each runs session after session, turn by turn, until time or requests run out.
+
+Closed loop on purpose: an agent waits for its answer, so load follows what two cores can carry. Time running
+out starts nothing new; what is under way ends as it ends.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from time import monotonic
+
+import aiohttp
+
+from replay.demo.client import Delivery, End, send
+from replay.demo.sessions import Ask, asks
+from replay.lab.tasks import answer_ok
+
+Exchange = tuple[Ask, Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much: whichever comes first."""
+
+    seconds: float = 60.0
+    requests: int | None = None
+    agents: int = 8
+
+
+@dataclass(slots=True)
+class Tally:
+    """What can be told while it runs, from the client's side alone."""
+
+    started: int = 0
+    done: int = 0
+    right: int = 0
+    wrong: int = 0
+    loud: int = 0
+    again: int = 0
+
+    def add(self, ask: Ask, delivery: Delivery) -> None:
+        """Count one answer."""
+        self.done += 1
+        self.again += bool(delivery.answered_by) and delivery.answered_by != delivery.rid
+        if delivery.end is not End.CLEAN:
+            self.loud += 1
+        elif answer_ok(ask.task, delivery.text):
+            self.right += 1
+        else:
+            self.wrong += 1
+
+
+@dataclass(slots=True)
+class Traffic:
+    """One run of the agents."""
+
+    base: str
+    seed: int
+    limits: Limits
+    clock: Callable[[], float] = monotonic
+    tally: Tally = field(default_factory=Tally)
+    exchanges: list[Exchange] = field(default_factory=list)
+    _until: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Traffic {self.tally.done} of {self.tally.started} answered>"
+
+    async def run(self) -> list[Exchange]:
+        """Send until the limits are reached; return every exchange, in the order of their ends."""
+        self._until = self.clock() + self.limits.seconds
+        numbers = count()
+        connector = aiohttp.TCPConnector(limit=0)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as http,
+            asyncio.TaskGroup() as agents,
+        ):
+            for at in range(self.limits.agents):
+                agents.create_task(self._agent(http, numbers), name=f"agent-{at}")
+        return self.exchanges
+
+    async def _agent(self, http: aiohttp.ClientSession, numbers: "count[int]") -> None:
+        while self._goes_on():
+            for ask in asks(self.seed, next(numbers)):
+                if not self._goes_on():
+                    return
+                self.tally.started += 1
+                delivery = await send(http, self.base, ask)
+                self.exchanges.append((ask, delivery))
+                self.tally.add(ask, delivery)
+                await asyncio.sleep(ask.think_s)
+
+    def _goes_on(self) -> bool:
+        requests = self.limits.requests
+        return self.clock() < self._until and (requests is None or self.tally.started < requests)

@@ -13,7 +13,8 @@ With unknown k a step counts as drafting the most seen so far: a stop at that de
 towards "healthy". Cost: about 0.3 us a data event, O(1) memory.
 """
 
-from collections.abc import MutableSequence
+from collections.abc import Iterable, MutableSequence, Sequence
+from functools import lru_cache
 from typing import Final
 
 from service.core.events import Delta, Step, StepKind
@@ -21,36 +22,40 @@ from service.core.events import Delta, Step, StepKind
 MAX_STEPS: Final = 64
 """Steps that one event may count for: a jump beyond it is no acceptance but a gap in what we were told."""
 
+MAX_DRAFTS: Final = 256
+"""Draft tokens of a step at most; real ones have 2 to 64."""
+
 
 class StepCounter:
     """The verify steps of one choice of one attempt, counted as they arrive."""
 
-    __slots__ = ("_held", "_most", "_tokens", "accepted", "kind", "steps")
+    __slots__ = ("_depth", "_fixed", "_held", "_tokens", "accepted", "kind", "steps")
 
     def __init__(self, draft_tokens: int) -> None:
         self.kind = StepKind.NONE
         self.steps = 0  # given out or held
         self.accepted = 0  # draft tokens those steps accepted
-        self._most = draft_tokens if draft_tokens > 0 else -1  # k, or minus the most drafts seen so far
+        self._fixed = draft_tokens > 0
+        self._depth = min(draft_tokens, MAX_DRAFTS) if self._fixed else 1  # k, or the most drafts seen so far
         self._tokens = 0  # completion tokens at the last event; 0 before the hand-off token
         self._held = 0  # growth of the newest step; 0 for none
 
     def __repr__(self) -> str:
         return f"<StepCounter {self.kind} steps={self.steps} accepted={self.accepted}>"
 
-    def read(self, delta: Delta, out: MutableSequence[Step]) -> None:
-        """Append the steps that this event completes."""
-        if delta.exact:
-            self._exact(delta.exact, out)
-        if delta.tokens > self._tokens:
-            growth = delta.tokens - self._tokens if self._tokens else 0
-            self._tokens = delta.tokens
-            if growth and self.kind is not StepKind.EXACT:
-                self._flush(out)
-                self.kind = StepKind.UPPER
-                self._hold(growth)
-        if delta.finish:
-            self.close(out)
+    def read(self, deltas: Iterable[Delta], out: MutableSequence[Step]) -> None:
+        """Append the steps that these events complete."""
+        for delta in deltas:
+            if delta.exact:
+                self._exact(delta.exact, out)
+            tokens = delta.tokens
+            if tokens > self._tokens:
+                growth = tokens - self._tokens if self._tokens else 0
+                self._tokens = tokens
+                if growth and self.kind is not StepKind.EXACT:
+                    self._grow(growth, out)
+            if delta.finish:
+                self.close(out)
 
     def close(self, out: MutableSequence[Step]) -> None:
         """The choice has ended: the held step is the last, and censored."""
@@ -58,35 +63,43 @@ class StepCounter:
             *full, last = self._steps(self._held)
             out.extend(full)
             if last.accepted:
-                out.append(Step(last.accepted, last.accepted))
+                out.append(ladder(last.accepted)[-1])
             self._held = 0
 
     def _exact(self, series: tuple[int, ...], out: MutableSequence[Step]) -> None:
         self.kind, self._held = StepKind.EXACT, 0
         for accepted in series:
-            out.append(Step(self._depth(accepted), accepted))
+            out.append(self._step(accepted))
         self.steps += len(series)
         self.accepted += sum(series)
 
-    def _hold(self, growth: int) -> None:
-        steps = self._steps(growth)
-        self.steps += len(steps)
-        self.accepted += sum(step.accepted for step in steps)
-        self._held = growth
-
-    def _flush(self, out: MutableSequence[Step]) -> None:
+    def _grow(self, growth: int, out: MutableSequence[Step]) -> None:
+        """One more step is known to be complete: the one held until now."""
+        self.kind = StepKind.UPPER
         if self._held:
             out.extend(self._steps(self._held))
+        self._held = growth
+        if growth <= self._depth + 1 or not self._fixed:
+            self.steps += 1
+            self.accepted += growth - 1
+        else:
+            steps = self._steps(growth)
+            self.steps += len(steps)
+            self.accepted += len(steps) * self._depth
 
-    def _steps(self, growth: int) -> list[Step]:
-        depth = self._depth(growth - 1)
-        if growth <= depth + 1:
-            return [Step(depth, growth - 1)]
-        return [Step(depth, depth)] * min(-(-growth // (depth + 1)), MAX_STEPS)
+    def _steps(self, growth: int) -> Sequence[Step]:
+        if growth <= self._depth + 1 or not self._fixed:
+            return (self._step(growth - 1),)
+        count = min(-(-growth // (self._depth + 1)), MAX_STEPS)
+        return (ladder(self._depth)[-1],) * count
 
-    def _depth(self, accepted: int) -> int:
-        """Drafts of a step: k where it is known, else the most seen so far (a drafting step drafts one)."""
-        if self._most > 0:
-            return self._most
-        self._most = min(self._most, -accepted)
-        return -self._most
+    def _step(self, accepted: int) -> Step:
+        accepted = min(max(accepted, 0), self._depth if self._fixed else MAX_DRAFTS)
+        self._depth = max(self._depth, accepted)
+        return ladder(self._depth)[accepted]
+
+
+@lru_cache(MAX_DRAFTS)
+def ladder(depth: int) -> tuple[Step, ...]:
+    """The steps that draft this many tokens, by how many were accepted."""
+    return tuple(Step(depth, accepted) for accepted in range(depth + 1))

@@ -68,15 +68,16 @@ class _Choice:
 
     def read(self, deltas: Sequence[Delta], now: float) -> Iterable[Look]:
         """The looks that these events make; one, unless the text is long."""
-        before = self.tokens
+        before = tokens = self.tokens
         text = "".join([delta.text for delta in deltas])
+        self.counter.read(deltas, self._steps)
         for delta in deltas:
-            self.counter.read(delta, self._steps)
-            self.tokens = max(self.tokens, delta.tokens)
+            tokens = max(tokens, delta.tokens)
             if delta.text:
                 self._text_tokens = delta.tokens
             if delta.finish:
                 self._end(delta)
+        self.tokens = tokens
         self._clock(now, len(deltas))
         if len(text) <= PIECE_CHARS:
             return (self.look(now, text),)
@@ -97,7 +98,7 @@ class _Choice:
             steps=steps,
             step_kind=self.counter.kind,
             quiet_s=quiet_s,
-            gap_s=self._gap_s(),
+            gap_s=self._gap_s() if quiet_s else 0.0,
             grown=self._grown(),
             ended=self.ended,
             finish=self.finish,

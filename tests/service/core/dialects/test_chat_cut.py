@@ -136,6 +136,12 @@ def test_any_framing_is_kept(text: str, line_end: bytes, asked: Outgoing, data: 
     assert asked.asked_growth or got == sent
 
 
+@pytest.mark.parametrize("after", [{"x": 1}, {"x": {"y": 1}}, {"x": [{"y": {"z": {}}}]}, {"x": "}{"}])
+@pytest.mark.parametrize("usage", [COUNTS, CACHED, {"deep": {"er": {}}}])
+def test_members_after_usage_stay(usage: dict[str, object], after: dict[str, object]) -> None:
+    assert cut(event(chunk("a", usage=usage, **after)), ALL) == event(chunk("a", **after))
+
+
 @pytest.mark.parametrize("usage", [COUNTS, CACHED])
 def test_a_tool_call_gets_back_the_null_its_serialiser_writes(usage: dict[str, object]) -> None:
     assert cut(event(tool_chunk(usage=usage)), ALL) == event(tool_chunk())

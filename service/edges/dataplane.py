@@ -1,0 +1,116 @@
+"""Everything that runs on the data loop, wired: upstream client, proxy, pins, router questions, one ticker.
+
+    plane = DataPlane(settings, desk, keep)         keep(incident, kept): the store's `keep`
+    await plane.start()                             self-check, tasks, a heap that the collector leaves alone
+    plane.config()                                  uvicorn's, for the composition root to serve
+    await plane.stop()                              drain, then let go
+
+What start-up built lives as long as the process, so it is frozen out of every later garbage collection: a
+full one over it would stop all streams for tens of milliseconds.
+"""
+
+import gc
+from collections.abc import Callable
+from typing import Final
+
+import uvicorn
+
+from service.config.settings import Settings
+from service.core.desk import Desk
+from service.core.dialects import DIALECTS
+from service.core.events import UNKNOWN, Incident
+from service.edges.case import Kept
+from service.edges.pins import PinBook
+from service.edges.proxy import Proxy
+from service.edges.relay import Means
+from service.edges.router_admin import RouterAdmin, admin_client
+from service.edges.server import data_config, send_can_be_stepped
+from service.edges.tasks import Tasks
+from service.edges.ticker import Ticker
+from service.edges.upstream import Limits, Upstream
+from service.edges.upstream_aiohttp import AiohttpUpstream
+from service.edges.upstream_raw import RawUpstream
+
+GC_THRESHOLD: Final = 50_000
+"""Net allocations before a young collection; a stream's own objects die by reference count."""
+
+
+class DataPlane:
+    """The data port and what drives it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        desk: Desk,
+        keep: Callable[[Incident, Kept], None],
+        *,
+        on_tick: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """Make everything; must be called on the data loop."""
+        self._settings = settings
+        self._tasks = Tasks()
+        self._client = admin_client()
+        self.desk = desk
+        self.pins = PinBook()
+        hinted = self._know_hints()
+        self.admin = RouterAdmin(settings.router, desk.fleet, self.pins, hinted=hinted, client=self._client)
+        self.proxy = Proxy(
+            Means(
+                upstream=upstream_of(settings),
+                desk=desk,
+                tasks=self._tasks,
+                pins=self.pins,
+                keep=keep,
+                first_byte_s=settings.timeouts.first_byte_s,
+                drain_s=settings.timeouts.drain_s,
+            ),
+            dialects=DIALECTS,
+            routes=settings.route_table(),
+            limits=settings.limits,
+            timeouts=settings.timeouts,
+        )
+        self.ticker = Ticker(self.proxy.tick, on_tick)
+
+    def __repr__(self) -> str:
+        return f"<DataPlane {self.proxy!r} {self.admin!r}>"
+
+    def config(self) -> uvicorn.Config:
+        """How the data port is served."""
+        settings = self._settings
+        return data_config(
+            self.proxy,
+            host=settings.data_host,
+            port=settings.data_port,
+            grace_s=settings.timeouts.drain_s,
+        )
+
+    async def start(self) -> None:
+        self.proxy.means.stepped = await send_can_be_stepped()
+        self._tasks.spawn(self.ticker.run(), "ticker")
+        self._tasks.spawn(self.admin.run(), "router-admin")
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD)
+
+    async def stop(self) -> None:
+        """Let streams end, end the rest loudly, close what is open."""
+        await self.proxy.drain(self._settings.timeouts.drain_s)
+        await self._tasks.cancel()
+        await self.proxy.means.upstream.close()
+        await self._client.aclose()
+
+    def _know_hints(self) -> tuple[str, ...]:
+        """Tell the fleet what the owner knows of workers."""
+        for hint in self._settings.workers:
+            draft_tokens = UNKNOWN if hint.draft_tokens is None else hint.draft_tokens
+            self.desk.fleet.know(hint.url, hint.drafter, draft_tokens)
+        return tuple(hint.url for hint in self._settings.workers)
+
+
+def upstream_of(settings: Settings) -> Upstream:
+    """The client of the router that the settings name."""
+    timeouts = settings.timeouts
+    limits = Limits(connect_s=timeouts.connect_s, idle_s=timeouts.pool_idle_s)
+    if settings.upstream == "aiohttp":
+        return AiohttpUpstream(settings.router, limits)
+    return RawUpstream(settings.router, limits)

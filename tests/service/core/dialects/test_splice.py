@@ -79,3 +79,8 @@ def test_unframed_keeps_the_data_where_it_was(lines: list[bytes], line_end: byte
     blanked = splice.unframed(event)
     assert len(blanked) == len(event)
     assert json.loads(blanked) == json.loads(payload(event) or b"") == {"a": 1}
+
+
+@pytest.mark.parametrize("text", [b"", b"[1]", b'"a"', b'{"a":', b'{"a":[1,'])
+def test_what_is_no_whole_object_has_no_members(text: bytes) -> None:
+    assert splice.members_of(text) == []

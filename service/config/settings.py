@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from service.config.routes import DEFAULT_ROUTE, RouteSettings, RouteTable, Seconds, Strict
-from service.core.events import UNKNOWN, Drafter, Policy, WorkerFacts
+from service.core.events import Drafter, Policy
+from service.core.governor import AbortMode
 
 MIB = 1 << 20
 
@@ -64,7 +65,7 @@ class Timeouts(Strict):
     connect_s: Seconds = 2.0
     body_s: Seconds = 30.0  # for a client to send its whole request
     first_byte_s: Seconds = 600.0  # from request to response head; long prompts prefill for minutes
-    pool_idle_s: Seconds = 20.0  # below the router's own idle timeout, or a POST meets a closing socket
+    pool_idle_s: Seconds = 4.0  # below the router's own: SGLang closes after 5, and a POST would meet that
     drain_s: Seconds = 30.0  # for open streams to end after SIGTERM
 
 
@@ -81,13 +82,7 @@ class WorkerHint(Strict):
 
     url: BaseUrl
     drafter: Drafter = Drafter.UNKNOWN
-    draft_tokens: Annotated[int, Field(ge=1, le=256)] | None = None
-    accept_floor: Annotated[float, Field(ge=0, le=1)] | None = None
-
-    def facts(self) -> WorkerFacts:
-        known = UNKNOWN if self.draft_tokens is None else self.draft_tokens
-        floor = float("nan") if self.accept_floor is None else self.accept_floor
-        return WorkerFacts(url=self.url, drafter=self.drafter, draft_tokens=known, accept_floor=floor)
+    draft_tokens: Annotated[int, Field(ge=1, le=256)] | None = None  # drafts a verify step accepts at most
 
 
 class Settings(Strict):
@@ -110,6 +105,8 @@ class Settings(Strict):
     routes: tuple[RouteSettings, ...] = ()
     allow_policy_header: tuple[Policy, ...] = ()  # what a client may ask for by x-specguard-policy
     workers: tuple[WorkerHint, ...] = ()
+    ask_growth: bool = True  # have the engine report tokens in every chunk; off where the probe tells more
+    abort: AbortMode = AbortMode.DRAIN  # a bad stream runs out unread, or is closed within a budget
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -9,6 +9,7 @@ The hot path is `on_data`: one call into the core, one `Forward`, one stepped `s
 """
 
 from collections.abc import Sequence
+from math import nan
 from secrets import token_hex
 from time import monotonic
 from typing import Final
@@ -28,7 +29,7 @@ from service.core.events import (
 )
 from service.core.monitor import Monitor
 from service.core.policy import RoutePolicy
-from service.edges.case import Kept
+from service.edges.case import Kept, known, known_float
 from service.edges.headers import (
     ATTEMPTS,
     ROUTED_WORKER,
@@ -38,6 +39,7 @@ from service.edges.headers import (
     towards_client,
     value_of,
 )
+from service.edges.live import LiveStream
 from service.edges.outlet import Send
 from service.edges.refusals import refusal_headers
 from service.edges.relay import Means, Relay
@@ -69,6 +71,7 @@ class Guard(Relay):
         "_streamed",
         "_theirs",
         "monitor",
+        "route",
     )
 
     def __init__(
@@ -82,7 +85,7 @@ class Guard(Relay):
         route: RoutePolicy,
     ) -> None:
         super().__init__(means, send, request)
-        self._facts, self._theirs = facts, dialect
+        self._facts, self._theirs, self.route = facts, dialect, route
         self._head = OWN_HEAD
         self._streamed = False
         self._avoid: frozenset[str] = frozenset()
@@ -108,6 +111,25 @@ class Guard(Relay):
     @property
     def dialect(self) -> Dialect:
         return self._theirs
+
+    def seen(self, now: float) -> LiveStream:
+        """What the admin port shows of this request."""
+        generation = self.monitor.generation
+        inspector, judgement = generation.inspector, generation.judgement
+        length = inspector.accept_length if inspector is not None else nan
+        return LiveStream(
+            rid=generation.outgoing_rid,
+            route=self.route.name,
+            policy=self.route.policy,
+            worker=generation.worker.url or "unknown",
+            attempt=self._attempts,
+            tokens=known(generation.tokens),
+            accept_length=known_float(length),
+            level=judgement.level.name.lower(),
+            kind=judgement.kind,
+            held_bytes=self.monitor.held_bytes,
+            age_s=round(now - self._started_at, 3),
+        )
 
     # --- what happens to a request ---
 

@@ -57,8 +57,8 @@ class Store:
     def __repr__(self) -> str:
         return f"<Store {len(self._queue)} waiting, capture={self._capture}>"
 
-    @property
-    def waiting(self) -> int:
+    def __len__(self) -> int:
+        """Incidents that wait for the writer."""
         return len(self._queue)
 
     def start(self) -> None:
@@ -116,6 +116,7 @@ class Store:
     async def _write_until_stopped(self) -> None:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        await self._writer.prepare()
         while not self._stopping or self._queue:
             await self._rest()
             while batch := self._take():

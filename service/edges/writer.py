@@ -73,6 +73,13 @@ class Writer:
         if engine is not None:
             await engine.dispose()
 
+    async def prepare(self) -> None:
+        """Open and migrate before anything is to be written, so that readers find a store."""
+        try:
+            await self._open()
+        except Exception:  # noqa: BLE001 - as in `_tried`; the first batch tries again
+            await self._broken()
+
     async def write(self, batch: list[Waiting]) -> None:
         """Insert one batch, however long the database takes to let us."""
         rows = Rows()

@@ -68,7 +68,8 @@ def test_good_values_come_back_as_the_dataclass() -> None:
         ("low_share", 1.1), ("low_share", float("nan")), ("log10_low", float("inf")), ("grid", ["x"]),
         ("grid", [float("nan")]), ("weights", {"a": "b"}), ("weights", {"a": float("inf")}),
         ("inner", {"limit_tokens": -1}), ("inner", {"limit": 1}), ("inners", [{"limit_tokens": -1}]),
-        ("low_share", -0.1), ("log10_low", 1), ("colour", "blue"), ("odd", 11), ("other", 1), ("name", "mine"),
+        ("low_share", -0.1), ("log10_low", 1), ("colour", "blue"),
+        ("odd", 11), ("other", 1), ("name", "mine"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_at_its_key(key: str, value: object) -> None:

@@ -39,7 +39,7 @@ def test_lists_may_come_from_the_environment() -> None:
 def test_an_unknown_key_in_the_file_is_named_with_file_and_neighbour(file: Path) -> None:
     file.write_text("router: http://a\ndta_port: 1\nlimits: {streems: 1}\n")
     text = problem(file)
-    assert f"{file}: dta_port: unknown key; did you mean data_port? known here: admin_host" in text
+    assert f"{file}: dta_port: unknown key; did you mean data_port? known here: abort, admin_host" in text
     assert f"{file}: limits.streems: unknown key; did you mean streams? known here: body_bytes" in text
 
 

@@ -1,12 +1,10 @@
 """Settings are frozen, hide their secrets and refuse what cannot stand."""
 
-from math import isnan
-
 import pytest
 from pydantic import ValidationError
 
 from service.config.settings import Settings, WorkerHint, is_loopback
-from service.core.events import UNKNOWN, Drafter
+from service.core.events import Drafter
 
 ROUTER = "http://127.0.0.1:30000/"
 
@@ -76,14 +74,7 @@ def test_the_digest_changes_with_any_setting() -> None:
     assert len(digests) == 2
 
 
-def test_a_worker_hint_becomes_the_cores_facts() -> None:
-    known = WorkerHint(url="http://w:1/", drafter=Drafter.MODEL, draft_tokens=4, accept_floor=0.3).facts()
-    assert (known.url, known.drafter, known.draft_tokens, known.accept_floor) == (
-        "http://w:1",
-        "model",
-        4,
-        0.3,
-    )
-    unknown = WorkerHint(url="http://w:1").facts()
-    assert unknown.draft_tokens == UNKNOWN
-    assert isnan(unknown.accept_floor)
+def test_a_worker_hint_names_its_worker() -> None:
+    hint = WorkerHint(url="http://w:1/", drafter=Drafter.MODEL, draft_tokens=4)
+    assert (hint.url, hint.drafter, hint.draft_tokens) == ("http://w:1", "model", 4)
+    assert WorkerHint(url="http://w:1").draft_tokens is None

@@ -46,14 +46,14 @@ def test_what_was_kept_before_stop_is_written(tmp_path: Path, counts: Counts, st
     store.stop()
     assert rids(tmp_path) == [f"r{number:03}" for number in range(600)]
     assert counts.counted["cases", "saved"] == counts.counted["incidents", "corrupt"] == 600
-    assert store.waiting == 0
+    assert len(store) == 0
 
 
 def test_a_full_queue_drops_and_counts(tmp_path: Path, counts: Counts) -> None:
     store = store_at(tmp_path / "x.db", counts)  # never started: nobody takes
     for _ in range(QUEUE_MAX + 7):
         store.keep(incident())
-    assert store.waiting == QUEUE_MAX
+    assert len(store) == QUEUE_MAX
     assert counts.counted["cases_dropped",] == 7
     assert repr(store) == f"<Store {QUEUE_MAX} waiting, capture=hashes>"
 
@@ -63,7 +63,7 @@ def test_bodies_are_bounded_in_all_and_the_incident_is_kept_without(tmp_path: Pa
     body = bytes(QUEUE_BYTES_MAX // 4 + 1)
     for _ in range(5):
         store.keep(incident(), Kept(facts(), body))
-    assert store.waiting == 5
+    assert len(store) == 5
     assert counts.counted["cases", "dropped"] == 2
 
 

@@ -1,0 +1,212 @@
+"""The admin app: health, metrics, incidents, cases, live streams. On its own port, thread and loop.
+
+`/healthz` and `/readyz` are open; `/metrics` is open unless a metrics token is set; everything under `/api`
+wants the admin token. Without one the port binds to the loopback, and requests must name a loopback host:
+a web page that had a name resolve to 127.0.0.1 is no operator.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from service.config.settings import is_loopback
+from service.edges.health import Health
+from service.edges.live import EVERY_S, LiveBoard
+from service.edges.metrics import CONTENT_TYPE, Metrics
+from service.edges.records import CASE_FILTERS, FILTERS, Records, StoreAwayError
+from service.edges.store import Store
+
+PAGE_MAX: Final = 500
+FORGET_S: Final = 10.0
+"""How long a deletion may wait for the writer."""
+
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+Word = Annotated[str | None, Query(max_length=256)]
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """What the admin app shows and asks."""
+
+    health: Health
+    metrics: Metrics
+    records: Records
+    store: Store
+    board: LiveBoard
+    admin_token: str | None = None
+    metrics_token: str | None = None
+
+
+def create_app(admin: Admin) -> FastAPI:
+    """The ASGI app."""
+    app = FastAPI(title="SpecGuard admin", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(_open_paths(admin))
+    app.include_router(_guarded_paths(admin))
+    app.add_exception_handler(StoreAwayError, _store_away)
+    app.add_exception_handler(RequestValidationError, _bad_request)
+    return app
+
+
+# --- who may ask ---
+
+
+def _presents(request: Request, token: str) -> bool:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and compare_digest(given.strip().encode(), token.encode())
+
+
+def _refusal() -> HTTPException:
+    return HTTPException(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
+
+
+class _Guarded:
+    """The dependency of everything under /api."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+
+    def __call__(self, request: Request) -> None:
+        if self._token is None:
+            host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+            if not is_loopback(host):
+                raise HTTPException(403, "without an admin token only a loopback host is answered")
+        elif not _presents(request, self._token):
+            raise _refusal()
+
+
+# --- errors: said in one line, and nothing of the request repeated ---
+
+
+async def _store_away(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 503, {"retry-after": "5"})
+
+
+async def _bad_request(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for nothing else
+    wrong = [{"at": ".".join(map(str, one["loc"])), "expected": one["msg"]} for one in error.errors()]
+    return JSONResponse({"detail": wrong}, 400)
+
+
+def _found(value: Any, what: str) -> Any:  # noqa: ANN401 - whatever was looked for
+    if value is None:
+        raise HTTPException(404, f"no such {what}")
+    return value
+
+
+# --- open paths ---
+
+
+def _open_paths(admin: Admin) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/healthz")
+    async def healthz() -> JSONResponse:
+        return JSONResponse({"alive": admin.health.alive}, 200 if admin.health.alive else 503)
+
+    @router.get("/readyz")
+    async def readyz() -> JSONResponse:
+        return JSONResponse(admin.health.describe(), 200 if admin.health.ready else 503)
+
+    @router.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        if admin.metrics_token is not None and not _presents(request, admin.metrics_token):
+            raise _refusal()
+        return Response(admin.metrics.exposition(), media_type=CONTENT_TYPE)
+
+    return router
+
+
+# --- behind the token ---
+
+
+def _guarded_paths(admin: Admin) -> APIRouter:
+    router = APIRouter(prefix="/api", dependencies=[Depends(_Guarded(admin.admin_token))])
+    _incident_paths(router, admin)
+    _case_paths(router, admin)
+
+    @router.get("/streams")
+    async def streams() -> StreamingResponse:
+        if admin.board.full:
+            raise HTTPException(503, "enough watchers already", {"retry-after": "5"})
+        headers = {"cache-control": "no-cache"}
+        return StreamingResponse(_snapshots(admin.board), media_type="text/event-stream", headers=headers)
+
+    return router
+
+
+def _incident_paths(router: APIRouter, admin: Admin) -> None:
+    @router.get("/incidents")
+    async def incidents(
+        request: Request,
+        limit: Limit = 50,
+        before: Word = None,
+        since_ms: Annotated[int, Query(ge=0, le=1 << 53)] = 0,
+    ) -> dict[str, Any]:
+        wanted = _filters(request, FILTERS, {"limit", "before", "since_ms"})
+        found = await admin.records.incidents(wanted, before=before or "", since_ms=since_ms, limit=limit)
+        return {"incidents": found, "next_before": found[-1]["id"] if len(found) == limit else None}
+
+    @router.get("/incidents/{own_id}")
+    async def incident(own_id: str) -> Any:  # noqa: ANN401 - a row as JSON
+        return _found(await admin.records.incident(own_id), "incident")
+
+    @router.delete("/incidents/{own_id}")
+    async def forget_incident(own_id: str) -> dict[str, int]:
+        return {"removed": await _forgotten(admin.store, incident=own_id)}
+
+
+def _case_paths(router: APIRouter, admin: Admin) -> None:
+    @router.get("/cases")
+    async def cases(
+        request: Request, limit: Limit = 50, before_ms: Annotated[int, Query(ge=0, le=1 << 53)] = 0
+    ) -> dict[str, Any]:
+        wanted = _filters(request, CASE_FILTERS, {"limit", "before_ms"})
+        found = await admin.records.cases(wanted, before_ms=before_ms, limit=limit)
+        return {"cases": found, "next_before_ms": found[-1]["at_ms"] if len(found) == limit else None}
+
+    @router.get("/cases/{own_id}")
+    async def case(own_id: str) -> Response:
+        bundle: bytes = _found(await admin.records.bundle(own_id), "case")
+        return Response(bundle, media_type="application/json")
+
+    @router.delete("/cases/{own_id}")
+    async def forget_case(own_id: str) -> dict[str, int]:
+        return {"removed": await _forgotten(admin.store, case=own_id)}
+
+
+def _filters(request: Request, known: tuple[str, ...], others: set[str]) -> dict[str, str]:
+    """The filters asked for; one that we lack is an error, or its results would be taken for filtered."""
+    unknown = set(request.query_params) - set(known) - others
+    if unknown:
+        raise HTTPException(400, f"unknown filter; known are: {', '.join(known)}")
+    return {key: value for key, value in request.query_params.items() if key in known}
+
+
+async def _forgotten(store: Store, *, incident: str = "", case: str = "") -> int:
+    try:
+        async with asyncio.timeout(FORGET_S):
+            removed = await asyncio.wrap_future(store.forget(incident=incident, case=case))
+    except Exception:  # noqa: BLE001 - whatever the database raised, and the time that ran out
+        raise StoreAwayError("the store cannot be written now") from None
+    if not removed:
+        raise HTTPException(404, f"no such {'incident' if incident else 'case'}")
+    return removed
+
+
+async def _snapshots(board: LiveBoard) -> AsyncIterator[bytes]:
+    """Server-sent events: one snapshot a second."""
+    board.enter()
+    try:
+        while True:
+            yield b"data: " + msgspec.json.encode(board.latest) + b"\n\n"
+            await asyncio.sleep(EVERY_S)
+    finally:
+        board.leave()

@@ -1,0 +1,103 @@
+"""What the store holds, read for the admin port: newest first, a page at a time.
+
+Read-only connections of their own; WAL lets them read while the writer writes. Ids sort by time, so the page
+after this one is "ids below the last".
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Select, Table, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from service.edges.database import reader_engine
+from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
+
+FILTERS: Final = ("kind", "outcome", "policy", "route", "detector", "level", "rid", "model")
+CASE_FILTERS: Final = ("kind", "rid", "capture")
+
+
+class StoreAwayError(Exception):
+    """Guilty: ours. The store cannot be read now; the streams do not care."""
+
+
+class Records:
+    """Used from one loop; the engine is made on first use."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine: AsyncEngine | None = None
+
+    def __repr__(self) -> str:
+        return f"<Records {'open' if self._engine else 'closed'}>"
+
+    async def close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.dispose()
+
+    async def incidents(
+        self, wanted: Mapping[str, str | None], *, before: str = "", since_ms: int = 0, limit: int = 50
+    ) -> list[dict[str, Any]]:
+        """Incidents with their attempts."""
+        query = _page(INCIDENTS, wanted, FILTERS, before, limit).where(INCIDENTS.c.at_ms >= since_ms)
+        return await self._with_attempts(query.order_by(INCIDENTS.c.id.desc()))
+
+    async def incident(self, own_id: str) -> dict[str, Any] | None:
+        found = await self._with_attempts(select(INCIDENTS).where(INCIDENTS.c.id == own_id))
+        return found[0] if found else None
+
+    async def _with_attempts(self, query: Select[Any]) -> list[dict[str, Any]]:
+        found = {row["id"]: _stamped(row) | {"attempts": []} for row in await self._rows(query)}
+        theirs = select(ATTEMPTS).where(ATTEMPTS.c.incident_id.in_(found)).order_by(ATTEMPTS.c.ordinal)
+        for row in await self._rows(theirs) if found else ():
+            found[row.pop("incident_id")]["attempts"].append(_attempt(row))
+        return list(found.values())
+
+    async def cases(
+        self, wanted: Mapping[str, str | None], *, before_ms: int = 0, limit: int = 50
+    ) -> list[dict[str, Any]]:
+        """Cases without their bundles."""
+        query = _page(CASES, wanted, CASE_FILTERS, "", limit)
+        if before_ms:
+            query = query.where(CASES.c.at_ms < before_ms)
+        brief = query.with_only_columns(*(column for column in CASES.c if column is not CASES.c.bundle))
+        ordered = brief.order_by(CASES.c.at_ms.desc(), CASES.c.id)
+        return [_stamped(row) for row in await self._rows(ordered)]
+
+    async def bundle(self, own_id: str) -> bytes | None:
+        """A case as it was written."""
+        found = await self._rows(select(CASES.c.bundle).where(CASES.c.id == own_id))
+        return found[0]["bundle"] if found else None
+
+    async def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
+        try:
+            if self._engine is None:
+                self._engine = reader_engine(self._url)
+            async with self._engine.connect() as connection:
+                return [dict(row) for row in (await connection.execute(query)).mappings()]
+        except (SQLAlchemyError, OSError):
+            await self.close()
+            raise StoreAwayError("the store cannot be read now") from None
+
+
+def _page(
+    table: Table, wanted: Mapping[str, str | None], known: tuple[str, ...], before: str, limit: int
+) -> Select[Any]:
+    query = select(table).limit(limit)
+    for key in known:
+        if wanted.get(key):
+            query = query.where(table.c[key] == wanted[key])
+    return query.where(table.c.id < before) if before else query
+
+
+def _stamped(row: dict[str, Any]) -> dict[str, Any]:
+    at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC).isoformat(timespec="milliseconds")
+    return {"at": at, **row}
+
+
+def _attempt(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"findings": msgspec.json.decode(row["findings"])}

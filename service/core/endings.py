@@ -25,7 +25,7 @@ def judge_ending(generation: Generation) -> Judgement:
     """What the way a complete response ended says against it; CLEAN for nothing."""
     if generation.finish == "nan":
         return _verdict(Kind.GARBLED, "engine_nan", generation.tokens)
-    if not (generation.finish or generation.error or generation.malformed):
+    if not (generation.finish or generation.error or generation.unread):
         return _verdict(Kind.TRUNCATED, "ending", generation.tokens)
     return CLEAN
 

@@ -92,6 +92,11 @@ class Generation:
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own number
             self.inspector = Inspector(self._facts, worker, desk.detectors, desk.fusion)
 
+    @property
+    def unread(self) -> bool:
+        """Some events could not be read (malformed, or larger than may be held): an end may have been missed."""
+        return self.malformed > 0 or self._splitter.oversize > 0
+
     # --- bytes in ---
 
     def put(self, data: bytes, now: float) -> None:

@@ -31,3 +31,10 @@ def test_the_engines_own_nan_is_believed() -> None:
 
 def test_every_way_of_failing_has_words() -> None:
     assert set(LOST) == set(Ending)
+
+
+def test_an_event_too_large_to_read_may_have_held_the_finish() -> None:
+    made = generation()
+    made.put(b"data: " + b"x" * (1 << 21) + b"\n\n", 0.0)
+    made.look(0.0)
+    assert judge_ending(made) is CLEAN

@@ -46,7 +46,7 @@ GLUE: Final = re.compile(
 )
 INSERT: Final = re.compile(r"[ae](?=([ijkgs]{1,2})[ae])")
 DEBRIS: Final = re.compile(
-    r"[\u00e0-\u00ef][\u0122-\u0143\u00a1-\u00bf]{2}|[a-z.,;:][\u0120\u010a](?=[A-Za-z])|\u2581(?=[^\W\d_])"
+    r"(?=([\u00e0-\u00ef][\u0122-\u0143\u00a1-\u00bf]{2}|[a-z.,;:][\u0120\u010a][A-Za-z]|\u2581[^\W\d_]))"
 )
 RARE_CODES: Final = "ijs"
 RULES: Final = ("special", "debris", "unassigned", "glue", "replacement")
@@ -135,7 +135,7 @@ class Garble:
         fresh = codes[known:]
         counts["replacement"] += fresh.count("F")
         counts["unassigned"] += fresh.count("x")
-        counts["debris"] += sum(match.end() >= carried for match in DEBRIS.finditer(raw))
+        counts["debris"] += sum(match.end(1) > carried for match in DEBRIS.finditer(raw))
         for match in GLUE.finditer(codes):
             if match.end() >= known:
                 first = match[0]

@@ -97,10 +97,12 @@ class Run:
         self.since, self.tokens, self.unit = self.at, token, None
 
     def unit_tokens(self, token: float) -> float:
-        """Tokens in one copy: the engine's own once the run has been watched for a while."""
+        """Tokens in one copy: the engine's own where it counts, of the run itself once it is long enough."""
         watched = self.at - self.since
         if watched >= 4 * BLOCK and token > self.tokens:
-            return max((token - self.tokens) / watched * self.period, 0.25)
+            return (token - self.tokens) / watched * self.period
+        if token > 0:
+            return token / self.at * self.period
         return self.unit.tokens if self.unit else 1.0
 
 
@@ -252,9 +254,9 @@ def _unit_text(tail: bytes, end: int, period: int) -> str:
 
 
 def _common(tail: bytes, end: int, period: int) -> int:
-    """How many bytes before `end` equal those one period earlier: coarse steps, then fine ones."""
+    """How many bytes before `end` equal those one period earlier: coarse steps, then finer ones."""
     same = NEEDLE
-    for step in (512, BLOCK, 8):
+    for step in (512, BLOCK, 8, 1):
         while (
             end - same - step - period >= 0
             and tail[end - same - step : end - same] == tail[end - same - step - period : end - same - period]

@@ -1,15 +1,15 @@
 """The lab's language model: a tiny trained transformer in numpy whose KV lives in the pages of a shared pool.
 
 Pre-RMSNorm, squared ReLU, tied embedding, partial RoPE (the first quarter of each head turns). Two learned
-maps add the embeddings of the tokens one and two places back at the input of chosen layers, so that looking
-a phrase up in the prompt (induction) takes one layer. One request is computed at a time: its result depends
-on its tokens and on what lies in its pages, and on no other request. Nothing guards those bytes: overwrite
-them and the request goes wrong.
+maps add the embeddings of the tokens one and two places back at the input of chosen layers, so that
+looking a phrase up in the prompt (induction) takes one layer. One request is computed at a time: its
+result depends on its tokens and on what lies in its pages, and on no other request. Nothing guards those
+bytes: overwrite them and the request goes wrong.
 
 Norm gains and the attention scale are folded into the matrices on loading. Cost on one thread of a two-core
-virtual machine: 0.6 ms a verify step of five tokens, 0.1 ms a draft token, 7 ms a prefill of 180 tokens; about
-3,000 answer tokens a second, prefill included. On busy cores a second BLAS thread made it three times slower:
-run it with OPENBLAS_NUM_THREADS=1.
+virtual machine: 0.6 ms a verify step of five tokens, 0.1 ms a draft token, 7 ms a prefill of 180 tokens;
+about 3,000 answer tokens a second, prefill included. On busy cores a second BLAS thread made it three times
+slower: run it with OPENBLAS_NUM_THREADS=1.
 """
 
 import hashlib

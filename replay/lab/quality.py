@@ -1,11 +1,11 @@
 """Measure the lab's model: is a clean answer right, and what do KV faults do to one.
 
-`python -m replay.lab.quality [--requests N] [--faults]` prints one line a measurement and all of it as JSON
-on the last line. Clean: about 25 ms a request. Faults: 24 rows of N requests, about 100 ms each.
+`python -m replay.lab.quality [--requests N] [--faults]` prints one line a measurement and all of it as
+JSON on the last line. Clean: about 25 ms a request. Faults: 24 rows of N requests, about 100 ms each.
 
-A fault strikes between two steps, when at least so many answer tokens are out, and changes all pages of the
-request in the target's pool (`-both`: in the draft's too). The other request of a swap has answered as many
-tokens; its prompt is as long, or at least 8 tokens longer.
+A fault strikes between two steps, when at least so many answer tokens are out, and changes all pages of
+the request in the target's pool (`-both`: in the draft's too). The other request of a swap has answered as
+many tokens; its prompt is as long, or at least 8 tokens longer.
 """
 
 import argparse

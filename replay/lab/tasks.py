@@ -170,7 +170,7 @@ def session(rng: np.random.Generator, turns: int = SESSION_TURNS) -> list[Turn]:
 
     A system message of two comment lines comes first; each turn that is over leaves a user line and an
     assistant line (the log that an agent keeps instead of whole answers), so a turn's prompt starts with
-    the history of the turn before it. More than 8 turns would leave the prompt lengths that the model was
+    the history of the turn before it. More than 6 turns would leave the prompt lengths that the model was
     trained on.
     """
     source = WordSource.drawn(rng)

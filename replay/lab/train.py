@@ -1,7 +1,8 @@
 """Train the lab's two models from nothing: `python -m replay.lab.train target|draft [--out FILE]`.
 
 Needs torch (2.13.0, CPU), which the product itself never imports. One thread, steps counted instead of
-seconds and all seeds fixed, so a run on the same kind of CPU gives the same weights bit for bit.
+seconds and all seeds fixed: on the machine that made them, a second run gave the draft's file again bit
+for bit (the target's was compared over its first 200 steps only).
 
 Recipe: Muon (5 Newton-Schulz steps, momentum .95, each of q, k, v on its own) on the blocks' matrices,
 AdamW on embedding, previous-token maps and norms; 20 steps of warm-up, constant, then linear to 2 %.

@@ -62,12 +62,14 @@ class FaultPlan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a rate outside 0 to 1 and an onset that runs backwards."""
+        """Refuse a rate outside 0 to 1, an onset that runs backwards, a seed that is none."""
         first, last = self.onset_tokens
         if not 0 <= self.rate <= 1:
             raise FaultSpecError(f"fault rate {self.rate} is not between 0 and 1")
         if not 1 <= first <= last:
             raise FaultSpecError(f"onset {first} to {last} is not a range of answer tokens")
+        if self.seed < 0:
+            raise FaultSpecError(f"seed {self.seed} is below 0")
 
     @classmethod
     def parse(cls, spec: str, **rest: object) -> Self:

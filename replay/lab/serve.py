@@ -29,8 +29,9 @@ import msgspec
 from replay.lab.bootstrap import Timeouts
 from replay.lab.decode import Pace
 from replay.lab.faults import DEFAULT_ONSET_TOKENS, DEFAULT_RATE, FaultPlan
+from replay.lab.intake import CONTEXT_TOKENS
 from replay.lab.kvpool import PoolShape, make_memory
-from replay.lab.speculation import load_models
+from replay.lab.speculation import load_models, pages_needed
 from replay.lab.worker import Mode, Spec
 
 HOST = "127.0.0.1"
@@ -38,6 +39,9 @@ HOST = "127.0.0.1"
 
 DEFAULT_PAGES = 1024
 """16384 tokens a worker: 16 requests that fill their context, or some 80 ordinary ones."""
+
+MIN_PAGES = pages_needed(CONTEXT_TOKENS)
+"""Below this a request that fills its context could never be admitted."""
 
 START_S = 60.0
 """A worker that does not answer after this long is not going to."""
@@ -72,6 +76,8 @@ class Options:
         """Refuse what no worker could serve, before any is started."""
         if self.prefill < 1 or self.decode < 1:
             raise LabError("the lab needs at least one prefill and one decode worker")
+        if self.pages < MIN_PAGES:
+            raise LabError(f"a pool of {self.pages} pages is too small: {MIN_PAGES} hold one full context")
         FaultPlan.parse(self.fault, rate=self.fault_rate, onset_tokens=self.onset, seed=self.seed)
         Pace(self.step_ms)
 

@@ -90,7 +90,7 @@ async def work(spec: Spec, models: tuple[TinyLM, TinyLM]) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(engine(), name="engine")
-            server = Server(_config(Api(worker, tasks, _bootstrap_port(spec))))
+            server = Server(worker_config(Api(worker, tasks, _bootstrap_port(spec))))
             lifeline = tasks.create_task(_lifeline(server, worker), name="lifeline")
             await server.serve(sockets=[http])
             lifeline.cancel()
@@ -139,7 +139,8 @@ def _bootstrap_port(spec: Spec) -> int | None:
         return int(listener.getsockname()[1])
 
 
-def _config(app: Api) -> uvicorn.Config:
+def worker_config(app: Api) -> uvicorn.Config:
+    """Return how a worker serves HTTP: no lifespan, no access log, SGLang's own server."""
     return uvicorn.Config(
         app,
         lifespan="off",

@@ -24,7 +24,6 @@ from replay.lab.intake import RequestError, Submission
 from replay.lab.speculation import DRAFT_TOKENS, StepResult
 from replay.lab.tokenizer import EOS, Detokenizer
 
-
 MAX_LIVE_REQUESTS = 512
 """Requests that one worker holds, queued or running; the engine's --max-queued-requests."""
 

@@ -151,6 +151,7 @@ def tether() -> list[str]:
 
 
 def free_port() -> int:
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

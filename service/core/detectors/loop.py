@@ -97,9 +97,9 @@ class Run:
         self.since, self.tokens, self.unit = self.at, token, None
 
     def unit_tokens(self, token: float) -> float:
-        """Tokens in one copy: the engine's own where it counts, of the run itself once it is long enough."""
+        """Tokens in one copy: the engine's own where it counts, of the run itself from block two on."""
         watched = self.at - self.since
-        if watched >= 4 * BLOCK and token > self.tokens:
+        if watched >= BLOCK and token > self.tokens:
             return (token - self.tokens) / watched * self.period
         if token > 0:
             return token / self.at * self.period

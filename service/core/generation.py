@@ -94,7 +94,7 @@ class Generation:
 
     @property
     def unread(self) -> bool:
-        """Some events could not be read (malformed, or larger than may be held): an end may have been missed."""
+        """Some events could not be read (malformed, or too large): an end may have been missed."""
         return self.malformed > 0 or self._splitter.oversize > 0
 
     # --- bytes in ---

@@ -218,7 +218,7 @@ class KVReceiver:
         host, port = self._address
         try:
             reader, self._writer = await asyncio.open_connection(host, port, limit=MAX_LINE_BYTES)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a host name that no resolver takes
             raise KVTransferError(room, f"Could not reach the bootstrap server of {host}:{port}") from None
         try:
             return await self._await_done(reader, self._writer)
@@ -246,7 +246,12 @@ class KVReceiver:
             raise KVTransferError(
                 room, f"Lost connection with prefill instance (bootstrap_addr: {host}:{port})"
             )
-        reply = _from_prefill.decode(line)
+        try:
+            reply = _from_prefill.decode(line)
+        except msgspec.DecodeError:
+            raise KVTransferError(room, "The bootstrap port answers, but it is no bootstrap server") from None
+        if reply.room != room:
+            raise KVTransferError(room, f"Metadata corruption detected - reply of room {reply.room}")
         if isinstance(reply, Failed):
             raise KVTransferError(room, reply.reason)
         return reply
@@ -262,8 +267,8 @@ class KVReceiver:
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:
-    """Return a line, or nothing where the peer is gone."""
+    """Return a line, or nothing where the peer is gone or sends no lines."""
     try:
         return await reader.readline()
-    except ConnectionError:
+    except (ConnectionError, ValueError):
         return b""

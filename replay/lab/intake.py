@@ -18,6 +18,7 @@ import msgspec
 
 from replay.lab.model import MAX_POSITIONS
 from replay.lab.tasks import Message, flatten, prompt_ids
+from replay.lab.tokenizer import VOCABULARY_SIZE
 
 CONTEXT_TOKENS = MAX_POSITIONS - 16
 """Prompt and answer together; the rest are positions that the drafts of the last verify steps may touch."""
@@ -26,6 +27,11 @@ DEFAULT_NEW_TOKENS = 128
 """`/generate` without `max_new_tokens`, as in SGLang. A chat without a limit may fill the context."""
 
 MODEL_NAME = "specguard-lab"
+
+GREEDY_BELOW = 1e-6
+"""A temperature below this is 0, as in SGLang: dividing by it would only overflow."""
+
+MAX_PORT = 65_535
 
 
 class RequestError(ValueError):
@@ -133,7 +139,7 @@ def read_generate(body: bytes) -> Submission:
     if (asked.text is None) == (asked.input_ids is None):
         raise RequestError("Either text, input_ids or input_embeds should be provided, and only one of them.")
     _refuse(asked.sampling_params.n, asked.sampling_params.stop, asked.return_logprob)
-    prompt = prompt_ids(asked.text) if asked.text is not None else list(asked.input_ids or ())
+    prompt = prompt_ids(asked.text) if asked.text is not None else _known(asked.input_ids or [])
     limit = asked.sampling_params.max_new_tokens
     return Submission(
         rid=asked.rid or uuid.uuid4().hex,
@@ -181,6 +187,12 @@ def _decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: AN
         raise RequestError(str(error), kind="Bad Request") from None
 
 
+def _known(ids: list[int]) -> list[int]:
+    if not all(0 <= token < VOCABULARY_SIZE for token in ids):
+        raise RequestError(f"input_ids must be between 0 and {VOCABULARY_SIZE - 1}.")
+    return ids
+
+
 def _refuse(choices: int | None, stop: str | list[str] | None, logprobs: bool | None) -> None:
     if choices not in {None, 1}:
         raise RequestError("The lab gives one choice a request: n must be 1.")
@@ -226,7 +238,7 @@ def _temperature(asked: float | None) -> float:
     """Return it; the model's default is greedy, and its quality is known there only."""
     if asked is not None and asked < 0:
         raise RequestError(f"temperature must be non-negative, got {asked}.")
-    return asked or 0.0
+    return asked if asked is not None and asked >= GREEDY_BELOW else 0.0
 
 
 def _seed(asked: int | None) -> int:
@@ -238,4 +250,6 @@ def _bootstrap(asked: _Pair) -> Bootstrap | None:
         return None
     if asked.bootstrap_host is None or asked.bootstrap_port is None:
         raise RequestError("bootstrap_room needs bootstrap_host and bootstrap_port.")
+    if asked.bootstrap_room < 0 or not 0 < asked.bootstrap_port <= MAX_PORT:
+        raise RequestError("bootstrap_room or bootstrap_port is out of range.")
     return Bootstrap(asked.bootstrap_host, asked.bootstrap_port, asked.bootstrap_room)

@@ -31,6 +31,7 @@ from replay.lab.decode import Pace
 from replay.lab.faults import DEFAULT_ONSET_TOKENS, DEFAULT_RATE, FaultPlan
 from replay.lab.intake import CONTEXT_TOKENS
 from replay.lab.kvpool import PoolShape, make_memory
+from replay.lab.model import WeightsError
 from replay.lab.speculation import load_models, pages_needed
 from replay.lab.worker import Mode, Spec
 
@@ -194,8 +195,7 @@ class Lab:
         options = self.options
         if options.log_path is not None:
             self._log = os.open(options.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        target, draft = load_models()
-        shape = PoolShape(target.shape, draft.shape, options.pages)
+        shape = _pool_shape(options.pages)
         prefill = [f"prefill-{at}" for at in range(options.prefill)]
         decode = [f"decode-{at}" for at in range(options.decode)]
         self._memory = {name: make_memory(shape, name) for name in (*prefill, *decode)}
@@ -265,6 +265,15 @@ class Lab:
         return f"{worker.name} does not answer on port {worker.port}; {where}"
 
 
+def _pool_shape(pages: int) -> PoolShape:
+    """Return the shape of every pool; a broken weights file shows here, before any worker exists."""
+    try:
+        target, draft = load_models()
+    except WeightsError as error:
+        raise LabError(str(error)) from error
+    return PoolShape(target.shape, draft.shape, pages)
+
+
 def _environment() -> dict[str, str]:
     """One thread for matrices this small: a second costs more than it gives, and there are many workers."""
     single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -326,7 +335,9 @@ def describe(lab: Lab) -> list[str]:
     decode = " ".join(f"--decode {worker.url}" for worker in lab.decode)
     options = lab.options
     plan = f"{options.fault}, rate {options.fault_rate:g}" if options.fault != "none" else "none"
-    return [*lines, f"faults     {plan}", f"router     smg launch --pd-disaggregation {pairs} {decode}"]
+    policies = "--prefill-policy round_robin --decode-policy consistent_hashing --disable-retries"
+    router = f"smg launch --pd-disaggregation {pairs} {decode} {policies} --disable-tokenizer-autoload"
+    return [*lines, f"faults     {plan}", f"router     {router}"]
 
 
 async def _watch(lab: Lab, stop: asyncio.Event, say: Callable[[str], None]) -> int:

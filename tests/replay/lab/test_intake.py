@@ -1,9 +1,12 @@
 """What a request may say, and how a bad one is refused."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from replay.lab.intake import CONTEXT_TOKENS, DEFAULT_NEW_TOKENS, RequestError, read_chat, read_generate
 from replay.lab.tasks import flatten, prompt_ids
@@ -96,6 +99,10 @@ def test_a_sampled_request_always_has_a_seed() -> None:
         (body(text="a", return_logprob=True), "BadRequestError"),
         (body(text="word " * 1100), "BadRequestError"),
         (body(text="a", bootstrap_room=1), "BadRequestError"),
+        (body(text="a", **{**PAIR, "bootstrap_port": 65_536}), "BadRequestError"),
+        (body(text="a", **{**PAIR, "bootstrap_room": -1}), "BadRequestError"),
+        (body(input_ids=[1, 512]), "BadRequestError"),
+        (body(input_ids=[-1]), "BadRequestError"),
     ],
 )
 def test_a_bad_native_request_is_the_clients_fault(raw: bytes, kind: str) -> None:
@@ -119,6 +126,20 @@ def test_a_bad_native_request_is_the_clients_fault(raw: bytes, kind: str) -> Non
 def test_a_bad_chat_is_refused_by_name(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(RequestError, match=text):
         read_chat(body(**fields))
+
+
+@given(
+    st.binary(max_size=60)
+    | st.from_type(dict[str, int | str | None]).map(lambda fields: json.dumps(fields).encode())
+)
+def test_whatever_comes_is_read_or_refused(raw: bytes) -> None:
+    for read in (read_generate, read_chat):
+        with suppress(RequestError):
+            read(raw)
+
+
+def test_a_temperature_that_would_overflow_is_greedy() -> None:
+    assert read_generate(body(text="get", sampling_params={"temperature": 1e-300})).temperature == 0
 
 
 def test_a_repr_has_counts_and_no_prompt() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -156,7 +157,7 @@ async def test_ports_follow_the_base_in_the_order_that_is_documented() -> None:
     async with Lab(Options(prefill=1, decode=1, pages=64, port_base=base)) as lab:
         assert (lab.prefill[0].port, lab.decode[0].port) == (base, base + 1)
         assert lab.prefill[0].bootstrap_port == base + 2
-        assert f"--prefill {lab.prefill[0].url} {base + 2}" in describe(lab)[-1]
+        assert f"--prefill {lab.prefill[0].url} {base + 2} --decode" in describe(lab)[-1]
 
 
 @pytest.mark.e2e
@@ -171,6 +172,24 @@ async def test_a_worker_that_dies_at_start_is_named_and_the_rest_is_ended(
         await lab.start()
     assert "no event loop on this machine" in log.read_text()
     assert lab.workers == []
+
+
+@pytest.mark.e2e
+def test_truncated_weights_are_named_before_any_worker_exists(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "replay", tmp_path / "replay", ignore=shutil.ignore_patterns("__pycache__"))
+    weights = tmp_path / "replay/lab/weights/target.npz"
+    weights.write_bytes(weights.read_bytes()[:10_000])
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"replay.lab.serve.LabError: {weights}: truncated or not a weights file")
 
 
 @pytest.mark.parametrize(

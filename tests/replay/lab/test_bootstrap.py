@@ -129,6 +129,28 @@ async def test_a_prefill_that_dies_is_a_lost_connection() -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "it is no bootstrap server"),
+        (b'{"op":"done","room":8,"first_token":1,"transfer_bytes":1}\n', "reply of room 8"),
+        (b"x" * 200_000, "Lost connection"),
+        (b'{"op":"failed","room":7,"reason":"why"}\n', r"room=7\): why"),
+    ],
+)
+async def test_a_port_that_is_no_bootstrap_server_fails_the_request_only(answer: bytes, reason: str) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
+
+    listener = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(KVTransferError, match=reason):
+            await KVReceiver("127.0.0.1", port, announce(), PATIENT).receive()
+
+
+@pytest.mark.parametrize(
     "line", [b"not json\n", b'{"op":"done","room":1}\n', b"\n", b'{"op":"abort","room":3}\n']
 )
 async def test_a_peer_that_breaks_the_protocol_loses_its_connection(line: bytes) -> None:

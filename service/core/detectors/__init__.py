@@ -11,11 +11,12 @@ from service.core.detectors.acceptance import Acceptance
 from service.core.detectors.garble import Garble
 from service.core.detectors.loop import Loop
 from service.core.detectors.protocol import Detector
+from service.core.detectors.shift import Shift
 from service.core.detectors.silence import Silence
 from service.core.fusion import Fusion
 
 DETECTORS: Final[Mapping[str, type[Any]]] = {
-    detector.name: detector for detector in (Acceptance, Loop, Garble, Silence)
+    detector.name: detector for detector in (Acceptance, Loop, Garble, Shift, Silence)
 }
 """In the order in which an inspection asks them."""
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any
 
-import aiohttp
+import httpx
 import msgspec
 
 from replay.demo.sessions import Ask
@@ -23,6 +23,9 @@ from service.core.sse import EventSplitter, payload
 
 PATIENCE_S = 120.0
 """A client that has waited this long for a whole answer of 256 tokens gives up."""
+
+KEEP_ALIVE_S = 2.0
+"""Idle connections are dropped before any server would: a POST into a closing one proves nothing."""
 
 OK = 200
 DONE = b"[DONE]"
@@ -40,7 +43,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What the client got. `answered_by`: the rid of the attempt whose answer it is; "" if none came."""
+    """What the client got. `answered_by`: the rid of the attempt whose answer it is; "" if none came.
+
+    An error is an error whether the body ended well behind it or was cut, as failing streams are.
+    """
 
     rid: str
     end: End
@@ -116,8 +122,15 @@ def _error_name(said: Any) -> str:  # noqa: ANN401 (any JSON value)
     return str(inner.get("type") or "error") if isinstance(inner, dict) else "error"
 
 
+def http_client() -> httpx.AsyncClient:
+    """Return a client that leaves patience to `send` and never meets a connection that is just closing."""
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=KEEP_ALIVE_S)
+    headers = {"accept-encoding": "identity"}
+    return httpx.AsyncClient(limits=limits, timeout=2 * PATIENCE_S, trust_env=False, headers=headers)
+
+
 async def send(
-    http: aiohttp.ClientSession,
+    http: httpx.AsyncClient,
     base: str,
     ask: Ask,
     *,
@@ -129,15 +142,16 @@ async def send(
     try:
         async with (
             asyncio.timeout(patience_s),
-            http.post(base + ask.path, data=ask.body, headers=ask.headers) as answer,
+            http.stream("POST", base + ask.path, content=ask.body, headers=ask.headers) as answer,
         ):
-            status = answer.status
+            status = answer.status_code
             await _hear(answer, heard, streamed=ask.shape != "whole")
         end = heard.end if status == OK else End.STATUS
     except TimeoutError:
         end = End.GAVE_UP
-    except aiohttp.ClientError as error:
-        end, heard.error = End.BROKEN, type(error).__name__
+    except httpx.HTTPError as error:
+        end = End.ERROR if heard.error else End.BROKEN
+        heard.error = heard.error or type(error).__name__
     return Delivery(
         ask.rid,
         end,
@@ -150,13 +164,13 @@ async def send(
     )
 
 
-async def _hear(answer: aiohttp.ClientResponse, heard: Heard, *, streamed: bool) -> None:
+async def _hear(answer: httpx.Response, heard: Heard, *, streamed: bool) -> None:
     """Read the body to its end."""
-    if answer.status != OK or not streamed:
-        heard.event(await answer.read())
+    if answer.status_code != OK or not streamed:
+        heard.event(await answer.aread())
         return
     events = EventSplitter()
-    async for data in answer.content.iter_any():
+    async for data in answer.aiter_raw():
         for event in events.feed(data):
             if (said := payload(event)) is not None:
                 heard.event(said)

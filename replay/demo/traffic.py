@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
 
-import aiohttp
+import httpx
 
-from replay.demo.client import Delivery, End, send
+from replay.demo.client import Delivery, End, http_client, send
 from replay.demo.sessions import Ask, asks
 from replay.lab.tasks import answer_ok
 
@@ -25,7 +25,7 @@ class Limits:
 
     seconds: float = 60.0
     requests: int | None = None
-    agents: int = 8
+    agents: int = 10
 
 
 @dataclass(slots=True)
@@ -68,18 +68,14 @@ class Traffic:
 
     async def run(self) -> list[Exchange]:
         """Send until the limits are reached; return every exchange, in the order of their ends."""
-        self._until = self.clock() + self.limits.seconds
         numbers = count()
-        connector = aiohttp.TCPConnector(limit=0)
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as http,
-            asyncio.TaskGroup() as agents,
-        ):
+        async with http_client() as http, asyncio.TaskGroup() as agents:
+            self._until = self.clock() + self.limits.seconds
             for at in range(self.limits.agents):
                 agents.create_task(self._agent(http, numbers), name=f"agent-{at}")
         return self.exchanges
 
-    async def _agent(self, http: aiohttp.ClientSession, numbers: "count[int]") -> None:
+    async def _agent(self, http: httpx.AsyncClient, numbers: "count[int]") -> None:
         while self._goes_on():
             for ask in asks(self.seed, next(numbers)):
                 if not self._goes_on():

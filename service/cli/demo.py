@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 NO_SETUP: Final = 3
 """Something to run on is missing, or has broken."""
 
+WIDTH: Final = 140
+"""Of the table where no terminal says how wide it is."""
+
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 Positive = Annotated[float, Parameter(validator=Number(gt=0))]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
@@ -35,7 +38,7 @@ def demo(  # noqa: PLR0913 (a command's options)
     seed: int = 0,
     seconds: Positive = 60.0,
     requests: Count | None = None,
-    agents: Count = 8,
+    agents: Count = 10,
     json_output: JsonFlag = False,
     check: Flag = False,
     keep: Flag = False,
@@ -128,7 +131,7 @@ class Printer:
             sys.stdout.write(to_json(result.score) + "\n")
             sys.stdout.flush()
         else:
-            Console().print(render(result.score))
+            Console(width=None if sys.stdout.isatty() else WIDTH).print(render(result.score))
         if self._keep:
             await self._stay(stack)
 

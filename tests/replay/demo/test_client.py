@@ -1,10 +1,9 @@
 """How a request ended, as a careful client sees it; the server says exactly what a test tells it."""
 
-import aiohttp
 import msgspec
 import pytest
 
-from replay.demo.client import Delivery, End, send
+from replay.demo.client import Delivery, End, http_client, send
 from replay.demo.sessions import Ask, Shape
 from service.core.events import Policy
 from tests.fakes import Script, ScriptedUpstream, Stop, answer, stream
@@ -38,7 +37,7 @@ def whole(text: str, finish: str = "stop", rid: str = "a") -> bytes:
 
 
 async def got(script: Script, shape: Shape = "chat", patience_s: float = 10.0) -> Delivery:
-    async with ScriptedUpstream(script) as server, aiohttp.ClientSession() as http:
+    async with ScriptedUpstream(script) as server, http_client() as http:
         asked = Ask("a", 0, shape, Policy.STRICT, TASK, PATHS[shape], b"{}", 0.0)
         delivery = await send(http, server.url, asked, patience_s=patience_s)
         assert server.heads()[0][b"x-specguard-policy"] == b"strict"
@@ -85,6 +84,13 @@ async def test_an_error_is_loud_even_after_a_finish_reason() -> None:
     assert (await got([stream(chat("one", "stop"), error, DONE)])).end is End.ERROR
 
 
+async def test_an_error_counts_though_the_body_is_cut_right_behind_it() -> None:
+    pieces = (chat("one"), event({"error": {"type": "corrupted"}}))
+    cut = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    delivery = await got([HEAD + cut, Stop.CLOSE])
+    assert (delivery.end, delivery.error, delivery.text) == (End.ERROR, "corrupted", "one")
+
+
 async def test_an_error_object_in_a_success_is_loud() -> None:
     body = msgspec.json.encode({"object": "error", "message": "no", "type": "BadRequestError", "code": 400})
     delivery = await got([answer(body)], "whole")
@@ -117,7 +123,7 @@ async def test_no_server_is_a_broken_end() -> None:
     async with ScriptedUpstream([b""]) as server:
         url = server.url
         await server.stop()
-        async with aiohttp.ClientSession() as http:
+        async with http_client() as http:
             asked = Ask("a", 0, "chat", Policy.PROTECT, TASK, "/v1/chat/completions", b"{}", 0.0)
             delivery = await send(http, url, asked)
     assert (delivery.end, delivery.status) == (End.BROKEN, 0)

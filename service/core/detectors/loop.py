@@ -48,12 +48,15 @@ SOLID: Final = re.compile(r"\S")
 TOKEN: Final = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]{1,3}|_+|\n+")
 """A pseudo-token, where the engine's own count is not known."""
 WORD: Final = re.compile(r"\w+")
-HEXISH: Final = re.compile(r"(?:0x)?[0-9a-fA-F#]+(?:[\s,:;.|/\\\-]+(?:0x)?[0-9a-fA-F#]*)*")
+HEXISH: Final = re.compile(r"(?:0x)?+[0-9a-fA-F#]++(?:[\s,:;.|/\\\-]++(?:0x)?+[0-9a-fA-F#]*+)*+")
 CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 COUNT: Final = re.compile(
-    r"\b\d{2,}\s*(?:times|copies|rows|lines|repetitions)\b|\brepeat|\bforever\b|重复|重複|\d{2,}\s*[遍次行]",
+    r"(?<!\d)\d{2,}+\s*+(?:(?:times|copies|rows|lines|repetitions)\b|[遍次行])|\brepeat|\bforever\b|重复|重複",
     re.IGNORECASE,
 )
+PROMPT_CHARS: Final = 65536
+"""Of a long prompt the newest part is searched for a count."""
+
 FENCE: Final = b"```"
 
 HALF_CHARS: Final = 6
@@ -74,7 +77,7 @@ class Unit:
 class Run:
     """An exact tail run: the last `length` bytes have period `period`."""
 
-    __slots__ = ("at", "length", "period", "since", "tokens", "unit")
+    __slots__ = ("asked", "at", "length", "period", "since", "tokens", "unit")
 
     def __init__(self) -> None:
         self.period = 0  # bytes; 0 for none
@@ -83,6 +86,7 @@ class Run:
         self.since = 0  # bytes of the stream where this period was found ...
         self.tokens = 0.0  # ... and the engine's tokens there
         self.unit: Unit | None = None  # classified once a run
+        self.asked: bool | None = None  # whether the prompt explains it; found out once a run
 
     def advance(self, tail: bytes, end: int, block: int, longest: int, token: float) -> None:
         """Examine the next `block` bytes, which end at `tail[end]` and at this token."""
@@ -94,7 +98,8 @@ class Run:
         found = tail.rfind(tail[end - NEEDLE : end], max(end - NEEDLE - longest, 0), end - 1)
         self.period = end - NEEDLE - found if found >= 0 else 0
         self.length = self.period + _common(tail, end, self.period) if self.period else 0
-        self.since, self.tokens, self.unit = self.at, token, None
+        self.since, self.tokens = self.at, token
+        self.unit = self.asked = None
 
     def unit_tokens(self, token: float) -> float:
         """Tokens in one copy: the engine's own where it counts, of the run itself from block two on."""
@@ -232,7 +237,11 @@ class Loop:
                 share = copies * run.unit_tokens(token) / self.filler_tokens
         if state.fenced or unit.regular:
             share /= 2
-        return share / 2 if share >= HALF and _asked(state.facts.prompt, unit) else share
+        if share < HALF:
+            return share
+        if run.asked is None:
+            run.asked = _asked(state.facts.prompt, unit)
+        return share / 2 if run.asked else share
 
     def _say(self, state: LoopState, run: Run, strength: float, token: float) -> Finding | None:
         if strength <= state.said or run.unit is None:
@@ -277,7 +286,7 @@ def _asked(prompt: str, unit: Unit) -> bool:
     halves = (text[: len(text) // 2], text[len(text) // 2 :])
     if unit.kind == "short" or len(text) < 2 * HALF_CHARS:
         halves = (unit.text * 2).strip(), ""
-    return any(half and half in prompt for half in halves) or COUNT.search(prompt) is not None
+    return any(half and half in prompt for half in halves) or bool(COUNT.search(prompt[-PROMPT_CHARS:]))
 
 
 def _digest(unit: str) -> str:

@@ -1,4 +1,5 @@
 import random
+from time import thread_time
 
 import pytest
 
@@ -139,3 +140,13 @@ def test_random_text_costs_no_finding() -> None:
     rng = random.Random(19)
     text = "".join(rng.choice("abcdefghij klmnop") for _ in range(20_000))
     assert findings(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" + " " * 4000 + "z", "0x" * 3000, "1" * 6000 + "x", ("ab, " * 40 + "\t" * 300) * 9, "<" * 5000],
+)
+def test_hostile_text_costs_no_more_than_any_other(text: str) -> None:
+    started = thread_time()
+    judged(text * 3, prompt=text + "1" * 60_000)
+    assert thread_time() - started < 2

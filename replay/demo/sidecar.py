@@ -100,14 +100,14 @@ class Sidecar:
             await self.stop()
             raise
 
-    async def stop(self) -> None:
-        """End it. Safe to call twice."""
+    async def stop(self, *, within_s: float = STOP_S) -> None:
+        """End it, by force if it takes longer than told. Safe to call twice."""
         if self._process is None:
             return
         process, self._process = self._process, None
         process.terminate()
         try:
-            await asyncio.to_thread(process.wait, STOP_S)
+            await asyncio.to_thread(process.wait, within_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -112,7 +112,7 @@ class Printer:
     """What is said of a run that has its score, while everything still runs."""
 
     def __init__(self, *, as_json: bool, keep: bool, trace: Path | None) -> None:
-        self.console = Console(stderr=True)
+        self.console = _console(to_stderr=True)
         self._as_json = as_json
         self._keep = keep
         self._trace = trace
@@ -131,7 +131,7 @@ class Printer:
             sys.stdout.write(to_json(result.score) + "\n")
             sys.stdout.flush()
         else:
-            Console(width=None if sys.stdout.isatty() else WIDTH).print(render(result.score))
+            _console(to_stderr=False).print(render(result.score))
         if self._keep:
             await self._stay(stack)
 
@@ -144,6 +144,11 @@ class Printer:
             # The wished end of --keep, not an interruption. Only Ctrl-C cancels this task while it stays.
             if (task := asyncio.current_task()) is not None and task.uncancel():
                 raise
+
+
+def _console(*, to_stderr: bool) -> Console:
+    stream = sys.stderr if to_stderr else sys.stdout
+    return Console(stderr=to_stderr, width=None if stream.isatty() else WIDTH)
 
 
 def _run(options: "Options", printer: Printer) -> "Result":

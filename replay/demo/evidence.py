@@ -58,8 +58,7 @@ class Evidence:
 async def collect(admin_url: str, *, stored_s: float = STORED_S) -> Evidence:
     """Read every incident and count the cases."""
     async with httpx.AsyncClient(base_url=admin_url, trust_env=False, timeout=30) as client:
-        ids = await _stored(client, stored_s)
-        found = [(await _get(client, f"/api/incidents/{own_id}")) for own_id in ids]
+        found = await _stored(client, stored_s)
         return Evidence({one["rid"]: read(one) for one in found}, await _count_cases(client))
 
 
@@ -83,13 +82,13 @@ def _attempt(row: dict[str, Any], *, last: bool) -> SeenAttempt:
     )
 
 
-async def _stored(client: httpx.AsyncClient, stored_s: float) -> list[str]:
-    """Return the id of every incident, once all that were made are stored."""
+async def _stored(client: httpx.AsyncClient, stored_s: float) -> list[dict[str, Any]]:
+    """Return every incident, once all that were made are stored."""
     until = monotonic() + stored_s
     while True:
-        made, ids = made_so_far((await client.get("/metrics")).text), await _incident_ids(client)
-        if len(ids) >= made or monotonic() > until:
-            return ids
+        made, found = made_so_far((await client.get("/metrics")).text), await _incidents(client)
+        if len(found) >= made or monotonic() > until:
+            return found
         await asyncio.sleep(0.2)
 
 
@@ -101,14 +100,14 @@ def made_so_far(metrics: str) -> int:
     return sum(int(float(value)) for _, value in lines)
 
 
-async def _incident_ids(client: httpx.AsyncClient) -> list[str]:
-    ids: list[str] = []
+async def _incidents(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     before: str | None = ""
     while before is not None:
         page = await _get(client, "/api/incidents", limit=PAGE, **({"before": before} if before else {}))
-        ids += [row["id"] for row in page["incidents"]]
+        found += page["incidents"]
         before = page["next_before"]
-    return ids
+    return found
 
 
 async def _count_cases(client: httpx.AsyncClient) -> int:

@@ -48,6 +48,10 @@ def test_the_score_is_of_this_runs_exchanges_and_the_trace_has_no_text(tmp_path:
     assert not any(word in told for word in exchanges[0][0].task.answer.split() if len(word) > 5)
 
 
+def leftovers(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 @pytest.mark.e2e
 async def test_a_small_demo_takes_corrupted_answers_back_and_knows_the_truth(tmp_path: Path) -> None:
     demo = await asyncio.create_subprocess_exec(
@@ -70,4 +74,4 @@ async def test_a_small_demo_takes_corrupted_answers_back_and_knows_the_truth(tmp
     assert (score["without_truth"], score["false_alarms"], score["failed_clean"]) == (0, 0, 0)
     assert set(score["by_fault"]) <= {"nan", "random"}
     assert all(seconds > 0 for seconds in score["cpu_seconds"].values())
-    assert not list(tmp_path.iterdir())
+    assert not leftovers(tmp_path)

@@ -61,6 +61,7 @@ class DataPlane:
                 tasks=self._tasks,
                 pins=self.pins,
                 keep=keep,
+                ask_growth=settings.ask_growth,
                 first_byte_s=settings.timeouts.first_byte_s,
                 drain_s=settings.timeouts.drain_s,
             ),

@@ -4,12 +4,15 @@ Runs after everything else in a tick. Reads plain ints and lengths; the dearest 
 a counted key.
 """
 
-from collections.abc import Sized
+from collections.abc import Collection, Sized
 from typing import Final
 
 from service.core.desk import Desk
+from service.edges.guard import Guard
 from service.edges.health import Health
+from service.edges.live import LiveBoard
 from service.edges.metrics import Metrics
+from service.edges.relay import Relay
 from service.edges.ticker import Ticker
 
 REMEMBERED_S: Final = 60.0
@@ -20,19 +23,31 @@ class Pulse:
     """Call it with the time, each tick."""
 
     def __init__(
-        self, desk: Desk, metrics: Metrics, health: Health, *, live: Sized, streams_max: int, waiting: Sized
+        self,
+        desk: Desk,
+        metrics: Metrics,
+        health: Health,
+        board: LiveBoard,
+        *,
+        streams_max: int,
+        waiting: Sized,
     ) -> None:
         self._desk = desk
         self._metrics = metrics
         self._health = health
-        self._live = live
+        self._board = board
         self._streams_max = streams_max
         self._waiting = waiting
+        self._live: Collection[Relay] = ()
+        self._ticker: Ticker | None = None
         self._last_seen = {"detector": -REMEMBERED_S, "memory": -REMEMBERED_S, "streams": -REMEMBERED_S}
-        self.ticker: Ticker | None = None  # whose lag is told; set once it exists
 
     def __repr__(self) -> str:
         return f"<Pulse {len(self._live)} live>"
+
+    def watch(self, live: Collection[Relay], ticker: Ticker) -> None:
+        """Once the data plane stands: what is in flight, and whose lag is told."""
+        self._live, self._ticker = live, ticker
 
     def __call__(self, now: float) -> None:
         self._health.beat(now)
@@ -40,6 +55,8 @@ class Pulse:
         self._metrics.flush(counts, samples)
         self._notice({key[0] for key in counts}, now)
         self._gauges(now)
+        guards = (relay.seen for relay in self._live if isinstance(relay, Guard))
+        self._board.publish(now, len(self._live), guards)
 
     def _notice(self, counted: set[str], now: float) -> None:
         """Remember what makes the guard fail open."""
@@ -59,5 +76,5 @@ class Pulse:
         put("router_up", value=float(self._health.router_up is True))
         for reason, at in self._last_seen.items():
             put("failopen_active", reason, value=float(now - at < REMEMBERED_S))
-        if self.ticker is not None:
-            self._metrics.sample("loop_lag_seconds", self.ticker.lag_s)
+        if self._ticker is not None:
+            self._metrics.sample("loop_lag_seconds", self._ticker.lag_s)

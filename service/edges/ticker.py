@@ -40,4 +40,6 @@ class Ticker:
                     call(now)
                 except Exception as error:  # noqa: BLE001 - see above
                     _log.error("tick_failed", error=type(error).__name__, exc_info=error)
-            due = max(due + self._every_s, now)  # after a stall go on from here, do not catch up
+            due += self._every_s
+            if due < now:  # after a stall go on from here, do not catch up
+                due = now + self._every_s

@@ -70,19 +70,22 @@ class Monitor(Custody):
             return self._feed_seen(data, now)
         return self._feed_held(data, now)
 
-    def tick(self, now: float) -> Sequence[Action]:
-        """Time has passed; called every 250 ms."""
+    def look(self, now: float) -> Sequence[Action]:
+        """The look that `feed` called for and put off."""
+        self.look_due = False
         if not self.is_open or self.generation.inspector is None:
             return NOTHING
+        return self._look(now)
+
+    def tick(self, now: float) -> Sequence[Action]:
+        """Time has passed; called every 250 ms."""
         generation = self.generation
-        actions: Sequence[Action] = NOTHING
-        if generation.events_pending and now - generation.pending_since >= self._route.inspect_s:
-            actions = self._look(now)
-        if self.is_open:
-            actions = (*actions, *self._quiet(now))
-        if self.is_open and not actions:
-            actions = self._keep_alive(now)
-        return actions
+        if not self.is_open or generation.inspector is None:
+            return NOTHING
+        overdue = generation.events_pending and now - generation.pending_since >= self._route.inspect_s
+        looked = self._look(now) if overdue else NOTHING
+        actions = (*looked, *self._quiet(now))
+        return actions or self._keep_alive(now)
 
     def end(self, ending: Ending, now: float) -> Sequence[Action]:
         """The response body ended, one way or another; also: no response came at all."""
@@ -131,8 +134,11 @@ class Monitor(Custody):
             data = generation.put_cut(data, now)
         else:
             generation.put(data, now)
-        if generation.wants_look(self._route.inspect_events):
-            generation.look(now)
+        if generation.wants_look(self._look_events):
+            if self.defers:
+                self.look_due = True
+            else:
+                generation.look(now)
         return self._pass(data) if data else NOTHING
 
     # --- protect and strict ---
@@ -141,8 +147,10 @@ class Monitor(Custody):
         self.generation.put(data, now)
         if self.held_bytes > self._route.stream_bytes or self._desk.held_bytes > self._desk.held_max:
             return self._overflow(now)
-        if self.generation.wants_look(self._route.inspect_events):
-            return self._look(now)
+        if self.generation.wants_look(self._look_events):
+            if not self.defers:
+                return self._look(now)
+            self.look_due = True
         return NOTHING
 
     def _look(self, now: float) -> Sequence[Action]:
@@ -253,7 +261,7 @@ class Monitor(Custody):
     def _quiet(self, now: float) -> Sequence[Action]:
         """Nothing came for a while: let the detectors judge the silence."""
         quiet_s = now - self.generation.heard_at
-        if self._paused_at is not None or quiet_s < QUIET_S:
+        if not self.is_open or self._paused_at is not None or quiet_s < QUIET_S:
             return NOTHING
         before = self.judgement.level
         after = self.generation.quiet(quiet_s, now).level
@@ -262,7 +270,7 @@ class Monitor(Custody):
     def _keep_alive(self, now: float) -> Sequence[Action]:
         """Heartbeats while we are the ones who hold: clients give up on a stream without bytes."""
         waits_s = self._route.beat_every_s if self.committed else self._route.commit_wait_s
-        ours = self.generation.streamed and self.holds and self.held_bytes > 0
+        ours = self.is_open and self.generation.streamed and self.holds and self.held_bytes > 0
         if not ours or now - self._beat_at < waits_s:
             return NOTHING
         self._beat_at, self.committed = now, True

@@ -54,6 +54,7 @@ class Custody:
         "_facts",
         "_held_before",
         "_hold",
+        "_look_events",
         "_paused_at",
         "_recourse",
         "_route",
@@ -61,7 +62,9 @@ class Custody:
         "_waived",
         "_whole",
         "committed",
+        "defers",
         "generation",
+        "look_due",
         "outcome",
         "record",
         "released",
@@ -83,9 +86,12 @@ class Custody:
         self._facts, self._dialect, self._route, self._desk, self.rid = facts, dialect, route, desk, rid
         self._beat_at = now
         self._held_before = 0
+        self._look_events = route.look_events
         self._paused_at: float | None = None
         self._waived = False  # a verdict stands and the text goes out all the same
         self.committed = False  # the response head is with the client
+        self.defers = False  # True: `feed` only says that a look is due, and the proxy asks for it later
+        self.look_due = False
         self.released = False  # bytes of an answer are with the client
         self.outcome: Outcome | None = None
         self.record = Record(rid, facts, route, desk, now)

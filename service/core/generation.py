@@ -27,6 +27,7 @@ class Generation:
     """What is known of one attempt; the monitor decides about it."""
 
     __slots__ = (
+        "_cut",
         "_dialect",
         "_facts",
         "_outgoing",
@@ -60,6 +61,7 @@ class Generation:
         self.outgoing_rid = rid
         self._facts = facts
         self._dialect = dialect
+        self._cut = dialect.cut
         self._outgoing = outgoing
         self._reader = dialect.reader(facts)
         self._splitter = EventSplitter()
@@ -112,15 +114,17 @@ class Generation:
     def put_cut(self, data: bytes, now: float) -> bytes:
         """As `put`; the answer is what may go out at once: whole events, less what only we asked for."""
         events = self._splitter.feed(data)
-        cut, outgoing = self._dialect.cut, self._outgoing
-        out = b"".join([cut(event, outgoing) for event in events])
         if not self.events_pending:
             self.pending_since = now
         if data[:1] != b":":
             self.heard_at = now
-        self._pending.extend(events)
         self.events_pending += len(events)
-        return out
+        if len(events) == 1:  # the usual read
+            event = events[0]
+            self._pending.append(event)
+            return self._cut(event, self._outgoing)
+        self._pending += events
+        return b"".join([self._cut(event, self._outgoing) for event in events])
 
     def wants_look(self, batch: int) -> bool:
         return self.events_pending >= batch or (self.events_seen == 0 and self.events_pending > 0)

@@ -28,6 +28,11 @@ class RoutePolicy(msgspec.Struct, frozen=True):
     whole_bytes: int = 8 * 1024 * 1024  # a non-streamed response held at most
 
     @property
+    def look_events(self) -> int:
+        """Data events to a look. Where no byte waits for it, four times as many: that costs little more."""
+        return self.inspect_events if self.holds else 4 * self.inspect_events
+
+    @property
     def holds(self) -> bool:
         """Whether bytes wait for a judgement at all."""
         return self.policy is not Policy.OBSERVE

@@ -65,6 +65,7 @@ class Guard(Relay):
         "_data_at",
         "_facts",
         "_head",
+        "_looking",
         "_pin",
         "_sent",
         "_started_at",
@@ -87,7 +88,7 @@ class Guard(Relay):
         super().__init__(means, send, request)
         self._facts, self._theirs, self.route = facts, dialect, route
         self._head = OWN_HEAD
-        self._streamed = False
+        self._streamed = self._looking = False
         self._avoid: frozenset[str] = frozenset()
         self._pin: int | None = None
         self._attempts = 1
@@ -104,6 +105,7 @@ class Guard(Relay):
             rid=rid,
             now=self._started_at,
         )
+        self.monitor.defers = True
 
     def __repr__(self) -> str:
         return f"<Guard attempt {self._attempts} {self.monitor!r} {self._outlet!r}>"
@@ -172,8 +174,12 @@ class Guard(Relay):
 
     def on_data(self, data: bytes) -> None:
         now = monotonic()
+        monitor = self.monitor
         try:
-            actions = self.monitor.feed(data, now)
+            actions = monitor.feed(data, now)
+            if monitor.look_due and not self._looking:
+                self._looking = True
+                self._means.looks.add(self._look)
         except Exception as error:  # noqa: BLE001 - a defect of ours must not take the process's other streams
             self.crash(error)
             return
@@ -202,6 +208,18 @@ class Guard(Relay):
     def on_free(self) -> None:
         super().on_free()
         self.monitor.resumed(monotonic())
+
+    # --- looking ---
+
+    def _look(self, now: float) -> None:
+        """The look that the last read called for."""
+        self._looking = False
+        if self.over.done():
+            return
+        try:
+            self._obey(self.monitor.look(now), now)
+        except Exception as error:  # noqa: BLE001 - as in `on_data`
+            self.crash(error)
 
     # --- obeying ---
 

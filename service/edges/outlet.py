@@ -13,13 +13,13 @@ import asyncio
 import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from service.edges.headers import Headers
 from service.edges.tasks import Tasks
 
 Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
+Send = Callable[[Message], Coroutine[Any, Any, None]]
 Receive = Callable[[], Awaitable[Message]]
 
 HIGH_WATER_BYTES: Final = 64 * 1024
@@ -41,13 +41,13 @@ class Valve(Protocol):
 class Outlet:
     """One response on its way to one client."""
 
-    __slots__ = ("_blocked", "_dead", "_line", "_send", "_stepped", "_task", "_tasks", "_valve", "line_bytes")
+    __slots__ = ("_blocked", "_dead", "_line", "_send", "_steps", "_task", "_tasks", "_valve", "line_bytes")
 
     def __init__(self, send: Send, valve: Valve, tasks: Tasks, *, stepped: bool) -> None:
         self._send = send
         self._valve = valve
         self._tasks = tasks
-        self._stepped = stepped
+        self._steps = stepped
         self._line: deque[Message] = deque()
         self._task: asyncio.Task[None] | None = None
         self._blocked = False
@@ -62,7 +62,11 @@ class Outlet:
         self._put({"type": "http.response.start", "status": status, "headers": headers})
 
     def body(self, data: bytes) -> None:
-        self._put({"type": "http.response.body", "body": data, "more_body": True})
+        message = {"type": "http.response.body", "body": data, "more_body": True}
+        if self._steps and self._task is None:
+            self._step(message)
+        else:
+            self._put(message)
 
     def end(self, data: bytes = b"") -> None:
         self._put({"type": "http.response.body", "body": data, "more_body": False})
@@ -77,14 +81,14 @@ class Outlet:
             return
         if self._task is not None:
             self._queue(message)
-        elif self._stepped:
+        elif self._steps:
             self._step(message)
         else:
             self._queue(message)
             self._task = self._tasks.spawn(self._run_line(), "outlet")
 
     def _step(self, message: Message) -> None:
-        coroutine = cast("Coroutine[Any, Any, None]", self._send(message))
+        coroutine = self._send(message)
         try:
             waits_for = coroutine.send(None)
         except StopIteration:
@@ -107,7 +111,7 @@ class Outlet:
             self._valve.on_blocked()
 
     def _fail(self) -> None:
-        self._dead = True
+        self._dead, self._steps = True, False
         self._line.clear()
         self.line_bytes = 0
         self._valve.on_fault()

@@ -43,6 +43,32 @@ class Pins(Protocol):
     def answered(self, pin: int | None, worker: str) -> None: ...
 
 
+class Looks:
+    """Looks that are due, taken together once the loop has done its reads.
+
+    Every byte that may go goes first; then one look after the other finds the detectors' code in the cache.
+    """
+
+    __slots__ = ("_line",)
+
+    def __init__(self) -> None:
+        self._line: list[Callable[[float], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<Looks {len(self._line)} due>"
+
+    def add(self, look: Callable[[float], None]) -> None:
+        if not self._line:
+            asyncio.get_running_loop().call_soon(self._take)
+        self._line.append(look)
+
+    def _take(self) -> None:
+        line, self._line = self._line, []
+        now = monotonic()
+        for look in line:
+            look(now)
+
+
 @dataclass(slots=True)
 class Means:
     """What all requests of one process share."""
@@ -57,6 +83,7 @@ class Means:
     first_byte_s: float = 600.0
     drain_s: float = 30.0
     live: "set[Relay]" = field(default_factory=set)
+    looks: Looks = field(default_factory=Looks)
 
 
 class Relay:

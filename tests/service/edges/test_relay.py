@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from service.edges.relay import Looks
 from tests.fakes import OK, BrokenEndError, Script, Stop, answer
 from tests.guarding import guarded, head, pieces
 
@@ -84,3 +85,14 @@ async def test_its_state_can_be_read_from_its_repr() -> None:
         assert repr(relay) == "<Relay <RawExchange body 0 bytes> <Outlet open, 0 bytes in line>>"
         client.leave()
         await port.settled()
+
+
+async def test_looks_that_are_due_are_taken_together_once_the_reads_are_done() -> None:
+    looks, order = Looks(), list[str]()
+    looks.add(lambda _: order.append("first look"))
+    looks.add(lambda _: order.append("second look"))
+    order.append("the last byte of the turn")
+    assert repr(looks) == "<Looks 2 due>"
+    await asyncio.sleep(0.01)
+    assert order == ["the last byte of the turn", "first look", "second look"]
+    assert repr(looks) == "<Looks 0 due>"

@@ -24,6 +24,7 @@ class AdminServer:
 
     def __init__(self, app: App, bound: socket.socket, *beside: Callable[[], Awaitable[None]]) -> None:
         self._bound = bound
+        self.port = int(bound.getsockname()[1])
         self._beside = beside
         config = uvicorn.Config(
             app,
@@ -41,10 +42,6 @@ class AdminServer:
 
     def __repr__(self) -> str:
         return f"<AdminServer port={self.port} {'running' if self._thread.is_alive() else 'stopped'}>"
-
-    @property
-    def port(self) -> int:
-        return int(self._bound.getsockname()[1])
 
     def start(self) -> None:
         self._thread.start()

@@ -3,6 +3,7 @@
 `busy_timeout` covers another process in its write; beyond it the writer backs off and tries again.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,17 @@ WRITER_PRAGMAS: Final = (
     "PRAGMA synchronous=NORMAL",  # with WAL: a crash may lose the last second, never the file
     "PRAGMA foreign_keys=ON",
 )
+
+
+SETTLE_S: Final = 0.05
+"""After a connection failed, aiosqlite's thread reports once more to the loop, which must still be there."""
+
+
+async def let_go(engine: AsyncEngine, *, failed: bool) -> None:
+    """Close every connection, and wait for the thread of one that failed."""
+    await engine.dispose()
+    if failed:
+        await asyncio.sleep(SETTLE_S)
 
 
 def file_of(url: str) -> Path:

@@ -13,7 +13,7 @@ from sqlalchemy import Select, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.edges.database import reader_engine
+from service.edges.database import file_of, let_go, reader_engine
 from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
 
 FILTERS: Final = ("kind", "outcome", "policy", "route", "detector", "level", "rid", "model")
@@ -34,10 +34,10 @@ class Records:
     def __repr__(self) -> str:
         return f"<Records {'open' if self._engine else 'closed'}>"
 
-    async def close(self) -> None:
+    async def close(self, *, failed: bool = False) -> None:
         engine, self._engine = self._engine, None
         if engine is not None:
-            await engine.dispose()
+            await let_go(engine, failed=failed)
 
     async def incidents(
         self, wanted: Mapping[str, str | None], *, before: str = "", since_ms: int = 0, limit: int = 50
@@ -74,13 +74,16 @@ class Records:
         return found[0]["bundle"] if found else None
 
     async def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
+        if not file_of(self._url).exists():
+            await self.close()
+            raise StoreAwayError("the store cannot be read now")
         try:
             if self._engine is None:
                 self._engine = reader_engine(self._url)
             async with self._engine.connect() as connection:
                 return [dict(row) for row in (await connection.execute(query)).mappings()]
         except (SQLAlchemyError, OSError):
-            await self.close()
+            await self.close(failed=True)
             raise StoreAwayError("the store cannot be read now") from None
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from service.config.settings import Capture, Retention
-from service.edges.database import file_of, migrate, writer_engine
+from service.edges.database import file_of, let_go, migrate, writer_engine
 from service.edges.metrics import Counting
 from service.edges.rows import Rows, Waiting
 from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
@@ -68,10 +68,10 @@ class Writer:
         """From any thread: no more second tries."""
         self._stopping = True
 
-    async def close(self) -> None:
+    async def close(self, *, failed: bool = False) -> None:
         engine, self._engine = self._engine, None
         if engine is not None:
-            await engine.dispose()
+            await let_go(engine, failed=failed)
 
     async def prepare(self) -> None:
         """Open and migrate before anything is to be written, so that readers find a store."""
@@ -162,7 +162,7 @@ class Writer:
                 async with engine.begin() as connection:
                     await connection.run_sync(migrate)
             except BaseException:
-                await engine.dispose()
+                await let_go(engine, failed=True)
                 raise
             self._engine = engine
         return self._engine
@@ -170,7 +170,7 @@ class Writer:
     async def _broken(self) -> None:
         """Count it; the next try gets a fresh connection."""
         self._metrics.count("store_errors")
-        await self.close()
+        await self.close(failed=True)
 
     async def _pause(self, pause_s: float) -> None:
         while pause_s > 0 and not self._stopping:

@@ -53,4 +53,6 @@ def test_what_is_not_a_number_is_null() -> None:
 
 def test_ids_sort_by_time() -> None:
     assert new_id(1_764_000_000_000) < new_id(1_764_000_000_001)
-    assert len({new_id(1) for _ in range(100)}) == 100
+    made = [new_id(1) for _ in range(100)]
+    assert made == sorted(set(made))
+    assert {len(one) for one in made} == {24}

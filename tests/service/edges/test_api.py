@@ -1,0 +1,183 @@
+"""The admin app: who may ask, what is answered, and how it fails."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from service.config.settings import Retention
+from service.edges.admin import AdminServer, listener
+from service.edges.api import Admin, create_app
+from service.edges.case import Kept
+from service.edges.health import Health
+from service.edges.live import WATCHERS_MAX, LiveBoard, LiveStream
+from service.edges.metrics import Metrics
+from service.edges.records import Records
+from service.edges.store import Store
+from service.edges.writer import Writer
+from tests.service.edges.kept import Counts, facts, incident
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def admin(tmp_path: Path) -> AsyncIterator[Admin]:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'specguard.db'}"
+    counts = Counts()
+    writer = Writer(url, counts, capture="hashes", salt=b"s", retention=Retention())
+    store = Store(writer, counts, capture="hashes")
+    store.start()
+    made = Admin(Health(fails_closed=False), Metrics(), Records(url), store, LiveBoard())
+    made.health.accepting = True
+    await written(store)
+    yield made
+    await asyncio.to_thread(store.stop)
+    await made.records.close()
+
+
+def client(admin: Admin, base: str = "http://127.0.0.1:8401", **headers: str) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(create_app(admin))
+    return httpx.AsyncClient(transport=transport, base_url=base, headers=headers)
+
+
+async def written(store: Store) -> None:
+    """Until all that was kept before is in the database: orders come after it."""
+    await asyncio.wrap_future(store.forget(case="nobody"))
+
+
+async def filled(admin: Admin, *rids: str) -> None:
+    for rid in rids:
+        admin.store.keep(incident(rid), Kept(facts(), b"{}"))
+    await written(admin.store)
+
+
+async def test_health_and_readiness_are_open_and_follow_the_state(admin: Admin) -> None:
+    guarded = replace(admin, admin_token="t", metrics_token="m")
+    async with client(guarded, "http://somewhere.example") as http:
+        assert (await http.get("/healthz")).status_code == 200
+        assert (await http.get("/readyz")).json()["ready"] is True
+        admin.health.accepting = False
+        assert (await http.get("/readyz")).status_code == 503
+        admin.health.beat(-1e9)
+        assert (await http.get("/healthz")).status_code == 503
+
+
+async def test_metrics_are_open_unless_they_have_a_token(admin: Admin) -> None:
+    async with client(admin, "http://somewhere.example") as http:
+        answer = await http.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert "specguard_streams_total" in answer.text
+    async with client(replace(admin, metrics_token="m")) as http:
+        assert (await http.get("/metrics")).status_code == 401
+        assert (await http.get("/metrics", headers={"authorization": "Bearer m"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/incidents", "/api/incidents/x", "/api/cases", "/api/cases/x", "/api/streams"]
+)
+@pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic right", "Bearer rightx", "Bearer ä"])
+async def test_without_the_right_token_nothing_is_told(admin: Admin, path: str, given: str) -> None:
+    headers = [(b"authorization", given.encode())] if given else []
+    async with client(replace(admin, admin_token="right")) as http:
+        answer = await http.get(path, headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_with_the_right_token_any_host_is_answered(admin: Admin) -> None:
+    async with client(replace(admin, admin_token="right"), "http://sidecar.example") as http:
+        assert (await http.get("/api/cases", headers={"authorization": "bearer right"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("base", "status"),
+    [
+        ("http://evil.example", 403),
+        ("http://127.0.0.1:1", 200),
+        ("http://localhost", 200),
+        ("http://[::1]:2", 200),
+    ],
+)
+async def test_without_a_token_only_a_loopback_host_is_answered(admin: Admin, base: str, status: int) -> None:
+    async with client(admin, base) as http:
+        assert (await http.get("/api/cases")).status_code == status
+
+
+async def test_incidents_page_and_filter(admin: Admin) -> None:
+    await filled(admin, "a", "b", "c")
+    async with client(admin) as http:
+        first = (await http.get("/api/incidents", params={"limit": 2})).json()
+        second = (
+            await http.get("/api/incidents", params={"limit": 2, "before": first["next_before"]})
+        ).json()
+        assert [row["rid"] for page in (first, second) for row in page["incidents"]] == ["c", "b", "a"]
+        assert second["next_before"] is None
+        only = (await http.get("/api/incidents", params={"rid": "b", "kind": "repetition"})).json()
+        assert [row["rid"] for row in only["incidents"]] == ["b"]
+        own_id = only["incidents"][0]["id"]
+        assert (await http.get(f"/api/incidents/{own_id}")).json()["attempts"][0]["worker"] == "http://w:1"
+
+
+async def test_a_case_is_given_as_it_was_written_and_deleted_by_id(admin: Admin) -> None:
+    await filled(admin, "a")
+    async with client(admin) as http:
+        (case,) = (await http.get("/api/cases")).json()["cases"]
+        assert (await http.get(f"/api/cases/{case['id']}")).json()["rid"] == "a"
+        assert (await http.delete(f"/api/cases/{case['id']}")).json() == {"removed": 1}
+        assert (await http.get(f"/api/cases/{case['id']}")).status_code == 404
+        assert (await http.delete(f"/api/cases/{case['id']}")).status_code == 404
+        (row,) = (await http.get("/api/incidents")).json()["incidents"]
+        assert (await http.delete(f"/api/incidents/{row['id']}")).json() == {"removed": 1}
+        assert (await http.get("/api/incidents")).json()["incidents"] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=501", "limit=x", "knid=a", "since_ms=-1", "before=" + "x" * 300]
+)
+async def test_a_bad_question_is_told_what_was_expected(admin: Admin, query: str) -> None:
+    async with client(admin) as http:
+        answer = await http.get(f"/api/incidents?{query}")
+    assert answer.status_code == 400
+    assert "expected" in answer.text or "known are" in answer.text
+    assert "x" * 300 not in answer.text
+
+
+async def test_a_store_that_cannot_be_read_is_no_empty_list(admin: Admin, tmp_path: Path) -> None:
+    away = replace(admin, records=Records(f"sqlite+aiosqlite:///{tmp_path / 'gone.db'}"))
+    async with client(away) as http:
+        answer = await http.get("/api/incidents")
+    assert answer.status_code == 503
+    assert answer.json() == {"detail": "the store cannot be read now"}
+
+
+async def test_enough_watchers_are_enough(admin: Admin) -> None:
+    for _ in range(WATCHERS_MAX):
+        admin.board.enter()
+    async with client(admin) as http:
+        assert (await http.get("/api/streams")).status_code == 503
+
+
+def test_live_streams_flow_while_somebody_watches_and_not_after() -> None:
+    board = LiveBoard()
+    seen = LiveStream("r1", "agents", "strict", "http://w:1", 2, 30, 2.5, "suspect", "garbled", 99, 1.0)
+    idle = Store.__new__(Store)
+    made = Admin(Health(fails_closed=False), Metrics(), Records("sqlite+aiosqlite:///x.db"), idle, board)
+    with listener("127.0.0.1", 0) as bound:
+        server = AdminServer(create_app(made), bound)
+        server.start()
+        with httpx.stream("GET", f"http://127.0.0.1:{server.port}/api/streams", trust_env=False) as answer:
+            lines = answer.iter_lines()
+            first: dict[str, Any] = json.loads(next(lines).removeprefix("data: "))
+            board.publish(5.0, 1, [lambda _: seen])
+            next(lines)
+            second: dict[str, Any] = json.loads(next(lines).removeprefix("data: "))
+        server.stop()
+    assert first["streams"] == []
+    assert second["streams"] == [msgspec.to_builtins(seen)]
+    assert board._watchers == 0

@@ -1,0 +1,91 @@
+"""What the store holds is read newest first, a page at a time, and never by making a file."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from service.config.settings import Retention
+from service.edges.case import Kept
+from service.edges.database import file_of
+from service.edges.records import Records, StoreAwayError
+from service.edges.rows import Waiting
+from service.edges.writer import Writer
+from tests.service.edges.kept import SUSPECT, Counts, facts, incident
+
+pytestmark = pytest.mark.anyio
+
+AT_MS = 1_764_000_000_000
+
+
+@pytest.fixture
+async def records(tmp_path: Path) -> AsyncIterator[Records]:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'specguard.db'}"
+    writer = Writer(url, Counts(), capture="hashes", salt=b"s", retention=Retention())
+    bad = [Waiting(AT_MS + n, incident(f"r{n}"), Kept(facts(), b"{}")) for n in range(5)]
+    await writer.write([*bad, Waiting(AT_MS + 9, incident("odd", SUSPECT))])
+    await writer.close()
+    reader = Records(url)
+    yield reader
+    await reader.close()
+
+
+async def test_incidents_come_newest_first_with_their_attempts(records: Records) -> None:
+    found = await records.incidents({})
+    assert [row["rid"] for row in found] == ["odd", "r4", "r3", "r2", "r1", "r0"]
+    assert [one["rid"] for one in found[1]["attempts"]] == ["r4-a", "r4-b"]
+    assert found[1]["attempts"][0]["findings"][0]["detector"] == "loop"
+    assert found[0]["at"] == "2025-11-24T16:00:00.009+00:00"
+
+
+async def test_pages_follow_each_other_without_gap_or_overlap(records: Records) -> None:
+    pages, before = [], ""
+    while page := await records.incidents({}, before=before, limit=4):
+        pages.append([row["rid"] for row in page])
+        before = page[-1]["id"]
+    assert pages == [["odd", "r4", "r3", "r2"], ["r1", "r0"]]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rids"),
+    [
+        ({"level": "suspect"}, ["odd"]),
+        ({"kind": "repetition", "rid": "r3"}, ["r3"]),
+        ({"kind": "garbled"}, []),
+        ({"kind": None, "rid": "r1"}, ["r1"]),
+    ],
+)
+async def test_filters_narrow(records: Records, wanted: dict[str, str | None], rids: list[str]) -> None:
+    assert [row["rid"] for row in await records.incidents(wanted)] == rids
+
+
+async def test_a_time_narrows(records: Records) -> None:
+    assert [row["rid"] for row in await records.incidents({}, since_ms=AT_MS + 4)] == ["odd", "r4"]
+
+
+async def test_one_incident_is_found_by_its_id(records: Records) -> None:
+    (row,) = await records.incidents({"rid": "r2"})
+    assert await records.incident(row["id"]) == row
+    assert await records.incident("nobody") is None
+
+
+async def test_cases_come_without_their_bundles_and_bundles_by_id(records: Records) -> None:
+    cases = await records.cases({}, limit=2)
+    assert [case["rid"] for case in cases] == ["r4", "r3"]
+    assert "bundle" not in cases[0]
+    older = await records.cases({"kind": "repetition"}, before_ms=cases[-1]["at_ms"])
+    assert [case["rid"] for case in older] == ["r2", "r1", "r0"]
+    bundle = await records.bundle(cases[0]["id"])
+    assert bundle is not None
+    assert msgspec.json.decode(bundle)["rid"] == "r4"
+    assert await records.bundle("nobody") is None
+
+
+async def test_a_store_that_is_not_there_is_said_to_be_away(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'gone.db'}"
+    reader = Records(url)
+    with pytest.raises(StoreAwayError):
+        await reader.incidents({})
+    assert not file_of(url).exists()
+    assert repr(reader) == "<Records closed>"

@@ -6,6 +6,7 @@ waiter that is cancelled leaves the line.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from replay.lab.kvpool import PageTable, PoolExhaustedError, Slot, pages_for
 
@@ -16,6 +17,8 @@ class SlotQueue:
     def __init__(self, table: PageTable) -> None:
         """Start with an empty line."""
         self.table = table
+        self.reclaim: Callable[[int], int] = lambda _pages: 0
+        """Asked for pages that are missing, before anybody waits for them: a cache gives up its coldest."""
         self._line: deque[tuple[int, asyncio.Future[Slot]]] = deque()
 
     def __repr__(self) -> str:
@@ -50,7 +53,8 @@ class SlotQueue:
         while self._line:
             tokens, place = self._line[0]
             if not place.done():
-                if pages_for(tokens) > self.table.free_pages:
+                missing = pages_for(tokens) - self.table.free_pages
+                if missing > 0 and self.reclaim(missing) < missing:
                     return
                 place.set_result(self.table.alloc(tokens))
             self._line.popleft()

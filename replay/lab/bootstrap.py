@@ -51,6 +51,11 @@ class Done(msgspec.Struct, frozen=True, tag_field="op", tag="done"):
     room: int
     first_token: int
     transfer_bytes: int
+    device_tokens: int = 0
+    """Prompt tokens that prefill had cached on the device; `host_tokens`: on the host."""
+    host_tokens: int = 0
+    taint: str | None = None
+    """What is wrong with this KV, as the lab's ledger calls it; nobody but the ledger looks at it."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag_field="op", tag="failed"):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from replay.lab.admission import SlotQueue
-from replay.lab.bootstrap import ABORTED, Announce, KVReceiver, KVTransferError, Timeouts
+from replay.lab.bootstrap import ABORTED, Announce, Done, KVReceiver, KVTransferError, Timeouts
 from replay.lab.exposition import Metrics
 from replay.lab.faults import FaultPlan, Order, Victim, strike
 from replay.lab.intake import RequestError, Submission
@@ -30,6 +30,7 @@ from replay.lab.scheduler import (
     RUNNING_ABORT,
     WAITING_ABORT,
     Aborted,
+    Cached,
     Finish,
     Generation,
     LengthReached,
@@ -164,7 +165,7 @@ class DecodeWorker:
             if receiver is not None:
                 self.metrics.deferred_release("drained" if receiver.drained else "timeout")
         else:
-            self._enqueue(generation, slot, done.first_token)
+            self._enqueue(generation, slot, done)
             return
         if slot is not None:
             self.slots.give(slot)
@@ -184,15 +185,18 @@ class DecodeWorker:
         self.metrics.transfer_failed(before_write=early)
         self._close(generation, Account(asked), Aborted(f"{text} {names} with exception {cause}", 500))
 
-    def _enqueue(self, generation: Generation, slot: Slot, first: int) -> None:
+    def _enqueue(self, generation: Generation, slot: Slot, done: Done) -> None:
         """Queue a request whose KV is complete; it gets its number, which decides about its fault."""
         asked = generation.asked
-        tokens = [*asked.prompt, first]
+        tokens = [*asked.prompt, done.first_token]
+        generation.cached = Cached(done.device_tokens, done.host_tokens)
         state = RequestState(tokens, len(asked.prompt), slot.pages, slot.pages, asked.temperature)
         state.rng, state.draft_done = sampling_rng(asked, 1), len(asked.prompt)
         order = self.plan.draw(self._index, self._admitted)
         self._admitted += 1
         account = Account(asked, kind=order.kind if order else "none")
+        if done.taint is not None:
+            account.kind, account.applied, account.at_token, order = done.taint, True, 0, None
         generation.phase, generation.stamps.queued = Phase.WAITING, monotonic()
         self._waiting.append(Running(generation, slot, state, account, order, monotonic()))
         self._work.set()

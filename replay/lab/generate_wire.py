@@ -68,6 +68,12 @@ def spec_fields(generation: Generation) -> dict[str, Any]:
     }
 
 
+def cached_details(generation: Generation) -> dict[str, int] | None:
+    """Return cached prompt tokens by tier; null where nothing was cached."""
+    cached = generation.cached
+    return {"device": cached.device, "host": cached.host} if cached.total else None
+
+
 class GenerateWire:
     """One request's answer in the native dialect."""
 
@@ -123,9 +129,9 @@ class GenerateWire:
             "queue_time": (stamps.forward or stamps.received) - (stamps.queued or stamps.received),
             "reasoning_tokens": 0,
             "completion_tokens": tokens,
-            "cached_tokens": 0,
+            "cached_tokens": generation.cached.total,
             **({"weight_versions": versions} if generation.finish else {}),
-            "cached_tokens_details": None,
+            "cached_tokens_details": cached_details(generation),
             "dp_rank": None,
         }
 

@@ -15,7 +15,7 @@ slower: run it with OPENBLAS_NUM_THREADS=1.
 import hashlib
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -177,10 +177,13 @@ class TinyLM:
         pages: Sequence[int],
         *,
         last_only: bool = False,
+        before: Callable[[int], None] | None = None,
     ) -> Floats:
         """Compute places start .. len(tokens) - 1, write their KV, return logits [place, vocabulary].
 
         Places before `start` are read from the pages as they lie there. NaN in, NaN out, without a warning.
+        `before` is called with each layer's number before that layer's pages are touched: the sync point of
+        whatever else writes them.
         """
         end = len(tokens)
         _check_room(start, end, pages)
@@ -190,6 +193,8 @@ class TinyLM:
         x = self._embedded[ids[start:]]
         with np.errstate(all="ignore"):
             for at, layer in enumerate(self._layers):
+                if before is not None:
+                    before(at)
                 x = self._inject(x, at, ids, start)
                 x = x + self._attend(_normed(x) @ layer.qkv, slots.of_layer(at), future) @ layer.out
                 hidden = np.maximum(_normed(x) @ layer.up, 0)

@@ -17,11 +17,12 @@ from replay.lab import speculation
 from replay.lab.admission import SlotQueue
 from replay.lab.bootstrap import ABORTED, Announce, BootstrapServer, Done, Failed, KVTransferError, Room
 from replay.lab.exposition import Metrics, Transfer
+from replay.lab.hicache import Lease, NoCache, PrefixCache
 from replay.lab.intake import Bootstrap, RequestError, Submission
 from replay.lab.kvpool import KVPool, PageTable, Slot
 from replay.lab.ledger import sampling_rng
 from replay.lab.model import TinyLM
-from replay.lab.scheduler import Aborted, Generation, LiveRequests, Phase, wall_s
+from replay.lab.scheduler import Aborted, Cached, Generation, LiveRequests, Phase, wall_s
 from replay.lab.transfer import Gate, Side, open_gate, write_prompt
 
 NO_ROOM = "Invalid request: Disaggregated request received without bootstrap room id."
@@ -45,6 +46,7 @@ class PrefillWorker:
         self.live = LiveRequests()
         self.metrics = Metrics(self.mode, pool.shape.pages)
         self.gate: Gate = open_gate
+        self.cache: PrefixCache | NoCache = NoCache(self.slots)
 
     def __repr__(self) -> str:
         """Show the live requests and the pool."""
@@ -88,18 +90,18 @@ class PrefillWorker:
         peer = self._peer(announce, generation)
         generation.phase = Phase.WAITING
         generation.stamps.queued = announced = monotonic()
-        slot = await self.slots.take(len(generation.asked.prompt))
+        lease = await self.cache.take(generation.asked.prompt)
         try:
             alloc_s = monotonic() - announced
             async with self._turn:
-                first = self._compute(generation, slot)
+                first = self._compute(generation, lease)
             writing = monotonic()
-            size_bytes = await self._write(generation, slot, peer)
+            size_bytes = await self._write(generation, lease.slot, peer)
         finally:
-            self.slots.give(slot)
+            self.cache.give(lease)
         self.metrics.transferred(Transfer(announced - began, alloc_s, monotonic() - writing, size_bytes))
         generation.hand_over(first)
-        return Done(room.number, first, size_bytes)
+        return Done(room.number, first, size_bytes, lease.device_tokens, lease.host_tokens, lease.taint)
 
     def _peer(self, announce: Announce, generation: Generation) -> Side:
         pool = self._peers.get(announce.pool)
@@ -109,14 +111,17 @@ class PrefillWorker:
             raise KVTransferError(announce.room, "prefill and decode disagree about the prompt's length")
         return Side(pool, announce.pages)
 
-    def _compute(self, generation: Generation, slot: Slot) -> int:
-        asked = generation.asked
+    def _compute(self, generation: Generation, lease: Lease) -> int:
+        """Compute what the cache does not have, in both models."""
+        asked, pages, start = generation.asked, lease.slot.pages, lease.cached_tokens
         generation.enter_forward()
-        state = speculation.RequestState(list(asked.prompt), len(asked.prompt), slot.pages, slot.pages)
+        generation.cached = Cached(lease.device_tokens, lease.host_tokens)
+        state = speculation.RequestState(list(asked.prompt), len(asked.prompt), pages, pages)
         state.temperature, state.rng = asked.temperature, sampling_rng(asked, 0)
-        first = speculation.prefill(self.models[0], state, self._pool.target)
-        speculation.prefill_draft(self.models[1], state, self._pool.draft)
-        self.metrics.prefilled(len(asked.prompt))
+        first = speculation.prefill(self.models[0], state, self._pool.target, start, lease.before("target"))
+        speculation.prefill_draft(self.models[1], state, self._pool.draft, start, lease.before("draft"))
+        self.cache.keep(lease, asked.prompt)
+        self.metrics.prefilled(len(asked.prompt) - start)
         generation.stamps.prefill_finished_wall = wall_s()
         return first
 

@@ -105,6 +105,19 @@ class SpecCounts:
         self.histogram[step.accepted] += 1
 
 
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """Prompt tokens that prefill found in its prefix cache, by tier."""
+
+    device: int = 0
+    host: int = 0
+
+    @property
+    def total(self) -> int:
+        """Of both tiers."""
+        return self.device + self.host
+
+
 class Generation:
     """One live request: what was asked, what has come out, and a flag that wakes its reader."""
 
@@ -114,6 +127,7 @@ class Generation:
         self.phase = phase
         self.stamps = Stamps()
         self.spec = SpecCounts()
+        self.cached = Cached()
         self.output: list[int] = []
         self.text = ""
         self.finish: Finish | None = None

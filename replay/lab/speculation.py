@@ -10,7 +10,7 @@ An accept length (accepted + 1) counts the bonus token; its floor is 1. A row of
 as an argmax on a GPU does: corruption makes text wrong, never an exception.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -145,17 +145,30 @@ class Speculator:
         return StepResult(len(drafts), accepted, tuple(new_tokens))
 
 
-def prefill(target: TinyLM, request: RequestState, pool: Floats) -> int:
-    """Compute the prompt's KV in the target's pages; returns the first answer token."""
+Sync = Callable[[int], None] | None
+"""Called with each layer's number before a forward pass touches that layer's pages."""
+
+
+def prefill(target: TinyLM, request: RequestState, pool: Floats, start: int = 0, before: Sync = None) -> int:
+    """Compute the prompt's KV from `start` on in the target's pages; returns the first answer token."""
     logits = target.forward(
-        request.tokens[: request.prompt_len], 0, pool, request.target_pages, last_only=True
+        request.tokens[: request.prompt_len],
+        start,
+        pool,
+        request.target_pages,
+        last_only=True,
+        before=before,
     )
     return choose(logits[-1], request.temperature, request.rng)
 
 
-def prefill_draft(draft: TinyLM, request: RequestState, pool: Floats) -> None:
-    """Compute the prompt's KV in the draft's pages."""
-    draft.forward(request.tokens[: request.prompt_len], 0, pool, request.draft_pages, last_only=True)
+def prefill_draft(
+    draft: TinyLM, request: RequestState, pool: Floats, start: int = 0, before: Sync = None
+) -> None:
+    """Compute the prompt's KV from `start` on in the draft's pages."""
+    draft.forward(
+        request.tokens[: request.prompt_len], start, pool, request.draft_pages, last_only=True, before=before
+    )
     request.draft_done = request.prompt_len
 
 

@@ -8,22 +8,32 @@ inherits the descriptor, so a prefill worker writes straight into the pool of a 
 kernel takes the memory back when the last process is gone: there is no name that a killed worker could
 leave behind in /dev/shm.
 
-Pages are handed out lowest free number first, whole slots at a time. A request reserves all the pages that
-it may ever need when it is admitted, so a running request never waits for one and nothing is ever
-retracted.
+Beside the floats lie the marks, one word for each layer of either model and each page: the hand-over that
+wrote there last (`writers`). No engine has them; they are how the lab knows for certain whose KV a request
+has read, and nothing but the ledger looks at them.
+
+Pages are handed out last freed first, as most allocators do, whole slots at a time: a slot of the same size
+gets the very pages that were freed before it, in the same order. A request reserves all the pages that it
+may ever need when it is admitted, so a running request never waits for one and nothing is ever retracted.
 """
 
-import heapq
 import mmap
 import os
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from replay.lab.model import PAGE_TOKENS, Floats, Shape
 
 FLOAT_BYTES = 4
+MARK_BYTES = 8
+
+NOBODY = 0
+"""The mark of a page that no hand-over has written."""
+
+Marks = NDArray[np.uint64]
 
 K, V = 0, 1
 """The second axis of a pool."""
@@ -57,9 +67,19 @@ class PoolShape:
         return _axes(self.draft, self.pages)
 
     @property
+    def marks_axes(self) -> tuple[int, int]:
+        """Shape of the marks: [target layers and then draft layers, pages]."""
+        return (self.target.layers + self.draft.layers, self.pages)
+
+    @property
+    def floats(self) -> int:
+        """Numbers in both pools together; each page has an even number, so the marks behind are aligned."""
+        return prod(self.target_axes) + prod(self.draft_axes)
+
+    @property
     def size_bytes(self) -> int:
-        """Bytes of both pools together."""
-        return FLOAT_BYTES * (prod(self.target_axes) + prod(self.draft_axes))
+        """Bytes of both pools and the marks."""
+        return FLOAT_BYTES * self.floats + MARK_BYTES * prod(self.marks_axes)
 
 
 def _axes(model: Shape, pages: int) -> tuple[int, ...]:
@@ -73,14 +93,21 @@ class KVPool:
         """Map the memory file `fd`; the descriptor stays the caller's."""
         self.shape = shape
         self._map = mmap.mmap(fd, shape.size_bytes)
-        floats = np.frombuffer(self._map, dtype=np.float32)
+        floats = np.frombuffer(self._map, dtype=np.float32, count=shape.floats)
+        marks = np.frombuffer(self._map, dtype=np.uint64, offset=FLOAT_BYTES * shape.floats)
         split = prod(shape.target_axes)
         self.target: Floats = floats[:split].reshape(shape.target_axes)
         self.draft: Floats = floats[split:].reshape(shape.draft_axes)
+        self.writers: Marks = marks.reshape(shape.marks_axes)
 
     def __repr__(self) -> str:
         """Name size and shape."""
         return f"<KVPool {self.shape.pages} pages, {self.shape.size_bytes >> 20} MiB>"
+
+
+def mark_of(room: int) -> np.uint64:
+    """Return the mark that a hand-over leaves."""
+    return np.uint64(room + 1)
 
 
 def make_memory(shape: PoolShape, name: str) -> int:
@@ -108,7 +135,7 @@ class PageTable:
     def __init__(self, pages: int) -> None:
         """Start with every page free."""
         self.pages = pages
-        self._free = list(range(pages))
+        self._free = list(range(pages))[::-1]
         self._taken: set[int] = set()
 
     def __repr__(self) -> str:
@@ -126,11 +153,11 @@ class PageTable:
         return len(self._taken) / self.pages
 
     def alloc(self, tokens: int) -> Slot:
-        """Take the lowest free pages for that many tokens."""
+        """Take the pages freed last for that many tokens."""
         wanted = pages_for(tokens)
         if wanted > len(self._free):
             raise PoolExhaustedError(f"{wanted} pages wanted, {len(self._free)} of {self.pages} free")
-        pages = tuple(heapq.heappop(self._free) for _ in range(wanted))
+        pages = tuple(self._free.pop() for _ in range(wanted))
         self._taken.update(pages)
         return Slot(pages)
 
@@ -139,5 +166,4 @@ class PageTable:
         if not self._taken.issuperset(slot.pages):
             raise ValueError(f"pages freed twice: {sorted(set(slot.pages) - self._taken)}")
         self._taken.difference_update(slot.pages)
-        for page in slot.pages:
-            heapq.heappush(self._free, page)
+        self._free.extend(reversed(slot.pages))

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.lab.kvpool import KVPool, PageTable, PoolExhaustedError, PoolShape, Slot, make_memory, pages_for
+from replay.lab.kvpool import (
+    NOBODY,
+    KVPool,
+    PageTable,
+    PoolExhaustedError,
+    PoolShape,
+    Slot,
+    make_memory,
+    mark_of,
+    pages_for,
+)
 from replay.lab.model import PAGE_TOKENS, Shape
 
 TARGET = Shape(layers=2, width=8, heads=2, hidden=8, previous_at=0, second_at=1, second_width=0)
@@ -28,12 +38,15 @@ def test_exhaustion_takes_nothing() -> None:
     assert table.free_pages == 1
 
 
-def test_freed_pages_are_taken_again_lowest_first() -> None:
-    table = PageTable(4)
-    first, second = table.alloc(32), table.alloc(32)
-    table.free(second)
+def test_fresh_pages_come_in_order_and_freed_ones_come_back_last_first_as_they_were() -> None:
+    table = PageTable(6)
+    first, second = table.alloc(32), table.alloc(48)
+    assert (first.pages, second.pages) == ((0, 1), (2, 3, 4))
     table.free(first)
-    assert table.alloc(64).pages == (0, 1, 2, 3)
+    table.free(second)
+    assert table.alloc(48) == second
+    assert table.alloc(32) == first
+    assert table.alloc(16).pages == (5,)
 
 
 def test_a_slot_freed_twice_is_our_bug_and_changes_nothing() -> None:
@@ -67,9 +80,12 @@ def test_two_mappings_of_one_memory_see_the_same_bytes() -> None:
     os.close(fd)
     ours.target[1, 0, 3] = 7
     ours.draft[0, 1, 5] = 9
+    ours.writers[2, 5] = mark_of(2**63 - 1)
     assert np.all(theirs.target[1, 0, 3] == 7)
     assert np.all(theirs.draft[0, 1, 5] == 9)
     assert theirs.target.sum() == 7 * PAGE_TOKENS * 2 * 4
+    assert theirs.writers[2, 5] == 2**63
+    assert (theirs.writers == NOBODY).sum() == theirs.writers.size - 1
     assert theirs.draft.sum() == 9 * PAGE_TOKENS * 4
 
 

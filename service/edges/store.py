@@ -119,9 +119,7 @@ class Store:
         await self._writer.prepare()
         while not self._stopping or self._queue:
             await self._rest()
-            while batch := self._take():
-                await self._writer.write(batch)
-                self._metrics.set("store_queue_length", value=len(self._queue))
+            await self._flush()
             await self._obey()
             await self._writer.tidy(self._clock())
         await self._obey()
@@ -138,9 +136,17 @@ class Store:
                 pass
         self._wake.clear()
 
+    async def _flush(self) -> None:
+        while batch := self._take():
+            await self._writer.write(batch)
+            self._metrics.set("store_queue_length", value=len(self._queue))
+
     async def _obey(self) -> None:
+        """An order finds everything written that was kept before it was given."""
         while self._orders:
-            await self._writer.obey(self._orders.popleft())
+            order = self._orders.popleft()
+            await self._flush()
+            await self._writer.obey(order)
 
     def _take(self) -> list[Waiting]:
         batch = [self._queue.popleft() for _ in range(min(BATCH_ROWS, len(self._queue)))]

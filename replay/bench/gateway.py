@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from random import Random
 from statistics import median
 from time import perf_counter
 from typing import Final
@@ -61,10 +62,14 @@ def probe(field: Field, count: int = PROBES) -> Probe:
         socket.create_connection((HOST, one.port)) for one in (field.worker, field.smg, field.specguard)
     ]
     taken: list[list[float]] = [[], [], []]
+    order, random = [0, 1, 2], Random(0)
     try:
         for _ in range(count):
-            for place, connection in enumerate(sockets):
-                taken[place].append(first_byte_ms(connection, wire))
+            random.shuffle(
+                order
+            )  # who comes after whom costs: a proxy is still tidying up when the next is asked
+            for place in order:
+                taken[place].append(first_byte_ms(sockets[place], wire))
     finally:
         for connection in sockets:
             connection.close()

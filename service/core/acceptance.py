@@ -2,41 +2,41 @@
 
 Two sources. `exact`: the probe names the accepted drafts of every step. `upper`: the growth g of the
 engine's own `completion_tokens` from event to event; a step emits its accepted drafts and one bonus token,
-so accepted = g - 1. Events only ever merge, so growth is an upper bound: g > k + 1 can only be several
-steps and counts as ceil(g / (k + 1)) full ones, which leans towards "healthy".
+so accepted = g - 1. Events only ever merge, so that is an upper bound; g > k + 1 can only be several steps
+and is given out as one `Step(k, g - 1)` that accepted more than it drafted: whoever weighs it knows.
 
 Three tokens are not evidence. The first chunk is the hand-off token of prefill: no step. The last step is
 trimmed by the stop token or the limit: it is censored, i.e. `Step(a, a)`, "at least a were accepted". And
 so the newest step is held until the next one shows that it was not the last.
 
-With unknown k a step counts as drafting the most seen so far: a stop at that depth goes unnoticed, again
-towards "healthy". Cost: about 0.3 us a data event, O(1) memory.
+Where nobody told k, or it changes from step to step, steps say so: `Step(UNKNOWN, a)`; a step of none is
+still a refusal, any other may have been a full one. Cost: 0.25 us a data event, O(1) memory.
 """
 
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Iterable, MutableSequence
 from functools import lru_cache
 from typing import Final
 
-from service.core.events import Delta, Step, StepKind
-
-MAX_STEPS: Final = 64
-"""Steps that one event may count for: a jump beyond it is no acceptance but a gap in what we were told."""
+from service.core.events import UNKNOWN, Delta, Step, StepKind
 
 MAX_DRAFTS: Final = 256
 """Draft tokens of a step at most; real ones have 2 to 64."""
+
+MERGED: Final = 4
+"""Full steps that one event may stand for; growth beyond that is a gap in what we were told."""
 
 
 class StepCounter:
     """The verify steps of one choice of one attempt, counted as they arrive."""
 
-    __slots__ = ("_depth", "_fixed", "_held", "_tokens", "accepted", "kind", "steps")
+    __slots__ = ("_depth", "_held", "_ladder", "_tokens", "accepted", "kind", "steps")
 
     def __init__(self, draft_tokens: int) -> None:
         self.kind = StepKind.NONE
         self.steps = 0  # given out or held
         self.accepted = 0  # draft tokens those steps accepted
-        self._fixed = draft_tokens > 0
-        self._depth = min(draft_tokens, MAX_DRAFTS) if self._fixed else 1  # k, or the most drafts seen so far
+        self._depth = min(draft_tokens, MAX_DRAFTS) if draft_tokens > 0 else UNKNOWN  # k
+        self._ladder = ladder(self._depth)
         self._tokens = 0  # completion tokens at the last event; 0 before the hand-off token
         self._held = 0  # growth of the newest step; 0 for none
 
@@ -47,59 +47,50 @@ class StepCounter:
         """Append the steps that these events complete."""
         for delta in deltas:
             if delta.exact:
-                self._exact(delta.exact, out)
-            tokens = delta.tokens
-            if tokens > self._tokens:
-                growth = tokens - self._tokens if self._tokens else 0
-                self._tokens = tokens
-                if growth and self.kind is not StepKind.EXACT:
-                    self._grow(growth, out)
+                self.exact(delta.exact, out)
+            if delta.tokens > self._tokens:
+                self.grow(delta.tokens, out)
             if delta.finish:
                 self.close(out)
 
-    def close(self, out: MutableSequence[Step]) -> None:
-        """The choice has ended: the held step is the last, and censored."""
-        if self._held:
-            *full, last = self._steps(self._held)
-            out.extend(full)
-            if last.accepted:
-                out.append(ladder(last.accepted)[-1])
-            self._held = 0
-
-    def _exact(self, series: tuple[int, ...], out: MutableSequence[Step]) -> None:
+    def exact(self, series: tuple[int, ...], out: MutableSequence[Step]) -> None:
+        """The probe's own series; growth says nothing new from here on."""
         self.kind, self._held = StepKind.EXACT, 0
+        most = self._depth if self._depth > 0 else MAX_DRAFTS
         for accepted in series:
-            out.append(self._step(accepted))
+            out.append(self._ladder[min(max(accepted, 0), most)])
         self.steps += len(series)
         self.accepted += sum(series)
 
-    def _grow(self, growth: int, out: MutableSequence[Step]) -> None:
-        """One more step is known to be complete: the one held until now."""
-        self.kind = StepKind.UPPER
+    def grow(self, tokens: int, out: MutableSequence[Step]) -> None:
+        """The engine's count has risen to this: the step held until now was not the last."""
+        growth = tokens - self._tokens
+        self._tokens = tokens
+        if growth == tokens or self.kind is StepKind.EXACT:  # the hand-off token is no step
+            return
         if self._held:
-            out.extend(self._steps(self._held))
+            ladder, accepted = self._ladder, self._held - 1
+            out.append(ladder[accepted] if accepted < len(ladder) else Step(self._depth, accepted))
+        else:
+            self.kind = StepKind.UPPER
         self._held = growth
-        if growth <= self._depth + 1 or not self._fixed:
+        if growth <= self._depth + 1 or self._depth < 0:
             self.steps += 1
             self.accepted += growth - 1
         else:
-            steps = self._steps(growth)
-            self.steps += len(steps)
-            self.accepted += len(steps) * self._depth
+            steps = -(-growth // (self._depth + 1))
+            self.steps += steps
+            self.accepted += growth - steps
 
-    def _steps(self, growth: int) -> Sequence[Step]:
-        if growth <= self._depth + 1 or not self._fixed:
-            return (self._step(growth - 1),)
-        count = min(-(-growth // (self._depth + 1)), MAX_STEPS)
-        return (ladder(self._depth)[-1],) * count
-
-    def _step(self, accepted: int) -> Step:
-        accepted = min(max(accepted, 0), self._depth if self._fixed else MAX_DRAFTS)
-        self._depth = max(self._depth, accepted)
-        return ladder(self._depth)[accepted]
+    def close(self, out: MutableSequence[Step]) -> None:
+        """The choice has ended: the held step is the last, and censored; nothing, if it may be several."""
+        accepted, self._held = self._held - 1, 0
+        if accepted > 0 and (accepted <= self._depth or self._depth < 0):
+            out.append(Step(accepted, accepted))
 
 
 @lru_cache(MAX_DRAFTS)
 def ladder(depth: int) -> tuple[Step, ...]:
-    """The steps that draft this many tokens, by how many were accepted."""
-    return tuple(Step(depth, accepted) for accepted in range(depth + 1))
+    """The steps of this depth by how many were accepted: single ones first, then several merged ones."""
+    count = MERGED * (depth + 1) if depth > 0 else MAX_DRAFTS + 1
+    return tuple(Step(depth, accepted) for accepted in range(count))

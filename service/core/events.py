@@ -126,7 +126,10 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One verify step: `accepted` of `drafted` draft tokens (the bonus token not counted)."""
+    """One verify step: `accepted` of `drafted` draft tokens (the bonus token not counted).
+
+    `drafted` is UNKNOWN where nobody told it. More accepted than drafted: growth of several merged steps.
+    """
 
     drafted: int
     accepted: int
@@ -137,7 +140,8 @@ class Look(msgspec.Struct):
 
     at: float = 0.0  # s, monotonic
     text: str = ""  # new characters
-    tail: bytes = b""  # the last 8 KiB of the choice's text as UTF-8, `text` included
+    tail: bytes | bytearray = b""  # at least the last 32 KiB of the choice's text as UTF-8, `text` included
+    size: int = 0  # bytes of UTF-8 so far; `tail` is valid during the look only
     chars: int = 0  # characters so far
     tokens: int = UNKNOWN  # completion tokens so far
     steps: tuple[Step, ...] = ()  # new verify steps; the first chunk is no step, the last is censored

@@ -1,146 +1,19 @@
 """The inspector: one attempt of one request under the eyes of all detectors, choice by choice.
 
-It turns batches of deltas into looks (new text, UTF-8 tail, verify steps, clock marks), hands each look to
-every detector, keeps what each said last, and has it fused when something changed. Long texts are cut into
-pieces so that half of the tail is always history; detectors work on grids of their own, so neither these
-cuts nor the grouping of events shows in the kind of a verdict.
-
-A detector that raises is counted, switched off for this stream, and the stream goes on (fail open). Memory:
-8 KiB of tail a choice and the detectors' own bounded states.
+It turns batches of deltas into looks, hands each look to every detector, keeps what each said last, and has
+it fused when something changed. A detector that raises is counted, switched off for this stream, and the
+stream goes on (fail open). Memory: the tail of each choice and the detectors' own bounded states.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import nan
-from typing import Any, Final
+from typing import Any
 
-from service.core.acceptance import StepCounter
+from service.core.choice import Choice
 from service.core.detectors.protocol import Detector
-from service.core.events import (
-    CLEAN,
-    UNKNOWN,
-    Delta,
-    Finding,
-    Judgement,
-    Look,
-    RequestFacts,
-    Step,
-    WorkerFacts,
-)
+from service.core.events import CLEAN, UNKNOWN, Delta, Finding, Judgement, Look, RequestFacts, WorkerFacts
 from service.core.fusion import Fusion
-
-TAIL_BYTES: Final = 8192
-"""What detectors may look back on."""
-
-PIECE_CHARS: Final = 1024
-"""Text of one look at most: 4 KiB of the widest UTF-8, which leaves the other half of the tail as history."""
-
-GAPS: Final = 9
-"""Gaps kept for the median: it follows the stream within five events and costs 100 bytes."""
-
-
-class _Choice:
-    """One of the n answers of a request."""
-
-    __slots__ = (
-        "_gap_at", "_gaps", "_last_at", "_steps", "_tail", "_text_tokens", "accepted", "chars", "counter",
-        "ended", "findings", "finish", "index", "judgement", "states", "tokens", "verified",
-    )  # fmt: skip
-
-    def __init__(self, index: int, worker: WorkerFacts, states: list[Any]) -> None:
-        self.index = index
-        self.states = states
-        self.counter = StepCounter(worker.draft_tokens)
-        self.findings: dict[str, Finding] = {}
-        self.judgement = CLEAN
-        self.chars = 0
-        self.tokens = UNKNOWN
-        self.accepted = UNKNOWN  # the engine's own totals, from the final chunk
-        self.verified = UNKNOWN
-        self.ended = False
-        self.finish = ""
-        self._tail = b""
-        self._steps: list[Step] = []
-        self._text_tokens = UNKNOWN  # tokens at the last event with text; UNKNOWN where it named none
-        self._last_at = -1.0  # before the first event; a monotonic clock is never negative
-        self._gaps: list[float] = []
-        self._gap_at = 0
-
-    def read(self, deltas: Sequence[Delta], now: float) -> Iterable[Look]:
-        """The looks that these events make; one, unless the text is long."""
-        before = tokens = self.tokens
-        text = "".join([delta.text for delta in deltas])
-        self.counter.read(deltas, self._steps)
-        for delta in deltas:
-            tokens = max(tokens, delta.tokens)
-            if delta.text:
-                self._text_tokens = delta.tokens
-            if delta.finish:
-                self.ended, self.finish = True, delta.finish
-            if delta.steps > 0:
-                self.accepted, self.verified = delta.accepted, delta.steps
-        self.tokens = tokens
-        self._clock(now, len(deltas))
-        if len(text) <= PIECE_CHARS:
-            return (self.look(now, text),)
-        return self._pieces(text, before, now)
-
-    def look(self, now: float, text: str = "", quiet_s: float = 0.0) -> Look:
-        """One look; takes the steps collected so far."""
-        if text:
-            self.chars += len(text)
-            self._tail = (self._tail + text.encode("utf-8", "replace"))[-TAIL_BYTES:]
-        steps, self._steps = tuple(self._steps), []
-        return Look(
-            at=now,
-            text=text,
-            tail=self._tail,
-            chars=self.chars,
-            tokens=self.tokens,
-            steps=steps,
-            step_kind=self.counter.kind,
-            quiet_s=quiet_s,
-            gap_s=self._gap_s() if quiet_s else 0.0,
-            grown=self._grown(),
-            ended=self.ended,
-            finish=self.finish,
-        )
-
-    def close(self) -> None:
-        self.counter.close(self._steps)
-        self.ended = True
-
-    def _pieces(self, text: str, before: int, now: float) -> Iterable[Look]:
-        """Looks over a long text; tokens are spread evenly over it, the end of stream shows in the last."""
-        tokens, ended, length = self.tokens, self.ended, len(text)
-        self.ended = False
-        for start in range(0, length, PIECE_CHARS):
-            stop = min(start + PIECE_CHARS, length)
-            if stop == length:
-                self.tokens, self.ended = tokens, ended
-            elif tokens != UNKNOWN:
-                self.tokens = max(before, 0) + (tokens - max(before, 0)) * stop // length
-            yield self.look(now, text[start:stop])
-
-    def _clock(self, now: float, events: int) -> None:
-        if self._last_at >= 0:
-            gap = (now - self._last_at) / events
-            if len(self._gaps) < GAPS:
-                self._gaps.append(gap)
-            else:
-                self._gaps[self._gap_at] = gap
-                self._gap_at = (self._gap_at + 1) % GAPS
-        self._last_at = now
-
-    def _gap_s(self) -> float:
-        return sorted(self._gaps)[len(self._gaps) // 2] if self._gaps else 0.0
-
-    def _grown(self) -> int:
-        if self.tokens == UNKNOWN:
-            return 0
-        if not self.chars:
-            return self.tokens
-        return self.tokens - self._text_tokens if self._text_tokens != UNKNOWN else 0
 
 
 class Inspector:
@@ -161,7 +34,7 @@ class Inspector:
         self._worker = worker
         self._detectors: list[Detector[Any] | None] = list(detectors)
         self._fusion = fusion
-        self._choices: list[_Choice] = []
+        self._choices: list[Choice] = []
 
     def __repr__(self) -> str:
         return (
@@ -231,14 +104,14 @@ class Inspector:
             for look in choice.read(deltas, now):
                 self._show(choice, look)
 
-    def _choice(self, index: int) -> _Choice | None:
+    def _choice(self, index: int) -> Choice | None:
         """The choice of this index; None for one that the client did not ask for."""
         if not 0 <= index < max(self._facts.choices, 1):
             return None
         for choice in self._choices:
             if choice.index == index:
                 return choice
-        choice = _Choice(index, self._worker, self._start())
+        choice = Choice(index, self._worker, self._start())
         self._choices.append(choice)
         return choice
 
@@ -252,13 +125,13 @@ class Inspector:
                 states.append(None)
         return states
 
-    def _show(self, choice: _Choice, look: Look) -> None:
-        changed = False
+    def _show(self, choice: Choice, look: Look) -> None:
+        changed, states = False, choice.states
         for place, detector in enumerate(self._detectors):
             if detector is None:
                 continue
             try:
-                finding = detector.look(choice.states[place], look)
+                finding = detector.look(states[place], look)
             except Exception:  # noqa: BLE001 - fail open: one broken rule must not break a stream
                 self._switch_off(place)
                 continue
@@ -278,7 +151,7 @@ class Inspector:
         worst = self.judgement
         for choice in self._choices:
             said = choice.judgement
-            if (said.level, said.log10_e) >= (worst.level, worst.log10_e) and said is not CLEAN:
+            if said is not CLEAN and (said.level, said.log10_e) >= (worst.level, worst.log10_e):
                 worst = said
         self.judgement = worst
         return worst

@@ -104,11 +104,16 @@ class Garble:
         text = look.text
         if not text:
             return None
+        weigh = look.ended
         if "<" in text or "[" in text or state.token:
             self._specials(state, text)
+            weigh = True
         if not (text.isascii() and state.carry.isascii()):
             self._characters(state, text)
-        state.carry = (state.carry + text)[-CARRY:]
+            weigh = True
+        state.carry = text[-CARRY:] if len(text) >= CARRY else (state.carry + text)[-CARRY:]
+        if not weigh:
+            return None
         for rule in RULES:
             if state.counts[rule] >= state.due[rule]:
                 finding = self._weigh(state, look, rule)

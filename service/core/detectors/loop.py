@@ -35,12 +35,19 @@ BLOCK: Final = 64
 NEEDLE: Final = 16
 """Bytes that must recur before a period is considered: short enough for one copy, long enough to be rare."""
 
-MASKED_BLOCK: Final = 4 * BLOCK
-"""The coarser grid of the second pass."""
+FAR_BLOCK: Final = 8 * BLOCK
+"""The coarser grid of long periods and of the second pass: it costs more, and long loops have time."""
+
+NEAR_BYTES: Final = 1024
+"""Periods looked for on every line of the fine grid."""
 
 HALF: Final = 0.5
 """The share of its limit at which a run is reported at all."""
 
+SPAN: Final = 8192
+"""Bytes that the second pass may look back on."""
+
+DIGIT: Final = re.compile(rb"[0-9]")
 DIGITS: Final = bytes.maketrans(b"0123456789", b"##########")
 
 LETTER: Final = re.compile(r"[^\W\d_]")
@@ -88,7 +95,7 @@ class Run:
         self.unit: Unit | None = None  # classified once a run
         self.asked: bool | None = None  # whether the prompt explains it; found out once a run
 
-    def advance(self, tail: bytes, end: int, block: int, longest: int, token: float) -> None:
+    def advance(self, tail: bytes | bytearray, end: int, block: int, longest: int, token: float) -> None:
         """Examine the next `block` bytes, which end at `tail[end]` and at this token."""
         self.at += block
         p, start = self.period, end - block
@@ -154,13 +161,10 @@ class Loop:
         return LoopState(facts)
 
     def look(self, state: LoopState, look: Look) -> Finding | None:
-        tail, new = look.tail, len(look.text)
-        if not look.text.isascii():
-            new = len(look.text.encode("utf-8", "replace"))
-        state.seen += new
-        fresh = max(len(tail) - new - len(FENCE) + 1, 0)
-        if new and tail.find(FENCE, fresh) >= 0 and tail.count(FENCE, fresh) % 2:
-            state.fenced = not state.fenced
+        tail, new = look.tail, look.size - state.seen
+        state.seen = look.size
+        if "`" in look.text:
+            self._fence(state, tail, new)
         found = None
         if state.exact.at + BLOCK <= state.seen:
             found = self._grid(state, look, new)
@@ -169,24 +173,34 @@ class Loop:
         state.tokens = max(look.tokens, state.tokens)
         return found
 
+    def _fence(self, state: LoopState, tail: bytes | bytearray, new: int) -> None:
+        if tail.count(FENCE, max(len(tail) - new - len(FENCE) + 1, 0)) % 2:
+            state.fenced = not state.fenced
+
     def _grid(self, state: LoopState, look: Look, new: int) -> Finding | None:
         """Both passes over the grid lines in the new text, in the order of the text."""
-        found, tail, masked = None, look.tail, b""
+        found, tail = None, look.tail
+        masked: bytes | bytearray = b""
         growth = (look.tokens - state.tokens) / new if look.tokens > state.tokens else 0.0
         while state.exact.at + BLOCK <= state.seen:
             ahead = state.seen - state.exact.at - BLOCK
             token = state.tokens + growth * max(new - ahead, 0)
             end = len(tail) - ahead
             found = self._pass(state, state.exact, BLOCK, tail, end, token) or found
-            if state.exact.at % MASKED_BLOCK == 0:
-                masked = masked or tail.translate(DIGITS)
-                found = self._pass(state, state.masked, MASKED_BLOCK, masked, end, token) or found
+            if state.exact.at % FAR_BLOCK == 0:
+                if state.masked.period or DIGIT.search(tail, end - FAR_BLOCK, end):
+                    masked = masked or tail[-(SPAN + len(tail) - end) :].translate(DIGITS)
+                    at = end - len(tail) + len(masked)
+                    found = self._pass(state, state.masked, FAR_BLOCK, masked, at, token) or found
+                else:
+                    state.masked.at = state.exact.at
         return found
 
     def _pass(
-        self, state: LoopState, run: Run, block: int, tail: bytes, end: int, token: float
+        self, state: LoopState, run: Run, block: int, tail: bytes | bytearray, end: int, token: float
     ) -> Finding | None:
-        run.advance(tail, end, block, self.period_bytes, token)
+        far = block > BLOCK or run.at % FAR_BLOCK == 0
+        run.advance(tail, end, block, self.period_bytes if far else NEAR_BYTES, token)
         if not run.period or run.length < max(3 * run.period, BLOCK):
             return None
         if run.unit is None:
@@ -255,14 +269,14 @@ class Loop:
         return Finding(self.name, self.channel, Kind.REPETITION, strength, at, onset, unit)
 
 
-def _unit_text(tail: bytes, end: int, period: int) -> str:
+def _unit_text(tail: bytes | bytearray, end: int, period: int) -> str:
     """One copy, cut between characters."""
     while end < len(tail) and tail[end] & 0xC0 == 0x80:  # noqa: PLR2004 - a UTF-8 continuation byte
         end -= 1
     return tail[max(end - period, 0) : end].decode("utf-8", "ignore")
 
 
-def _common(tail: bytes, end: int, period: int) -> int:
+def _common(tail: bytes | bytearray, end: int, period: int) -> int:
     """How many bytes before `end` equal those one period earlier: coarse steps, then finer ones."""
     same = NEEDLE
     for step in (512, BLOCK, 8, 1):

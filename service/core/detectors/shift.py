@@ -26,6 +26,9 @@ BLOCK: Final = 512
 WINDOW_BYTES: Final = 1536
 """What is looked at: some 300 words, or 500 Han characters."""
 
+STUTTER_BYTES: Final = 1280
+"""What a near-loop is looked for in: 150 words of up to seven letters, as loops prefer."""
+
 PROMPT_CHARS: Final = 65536
 """Of a long prompt the newest part is read: 3 ms at worst, once a stream."""
 
@@ -80,8 +83,8 @@ class Shift:
     def look(self, state: ShiftState, look: Look) -> Finding | None:
         if state.said:
             return None
-        text, tail = look.text, look.tail
-        state.seen += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        tail = look.tail
+        state.seen = look.size
         while state.at + BLOCK <= state.seen or (look.ended and state.at < state.seen):
             state.at = min(state.at + BLOCK, state.seen)
             end = len(tail) - (state.seen - state.at)
@@ -90,7 +93,7 @@ class Shift:
                 return finding
         return None
 
-    def _signs(self, state: ShiftState, look: Look, window: bytes) -> Finding | None:
+    def _signs(self, state: ShiftState, look: Look, window: bytes | bytearray) -> Finding | None:
         kind = Kind.REPETITION
         sign = "stutter" if self._stutters(window) else ""
         if not sign and not window.isascii():
@@ -104,8 +107,8 @@ class Shift:
         state.said = sign
         return Finding(self.name, self.channel, kind, self.witness_log10, look.tokens, UNKNOWN, sign)
 
-    def _stutters(self, window: bytes) -> bool:
-        words = window.split()[-self.stutter_words :]
+    def _stutters(self, window: bytes | bytearray) -> bool:
+        words = bytes(window[-STUTTER_BYTES:]).split()[-self.stutter_words :]
         if len(words) < self.stutter_words or len(set(words)) > self.stutter_distinct * len(words):
             return False
         grams = list(zip(words, words[1:], words[2:], words[3:], strict=False))

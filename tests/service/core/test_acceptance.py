@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.acceptance import MAX_STEPS, StepCounter, ladder
-from service.core.events import Delta, Step, StepKind
+from service.core.acceptance import StepCounter, ladder
+from service.core.events import UNKNOWN, Delta, Step, StepKind
 
 
 def steps(tokens: list[int], draft_tokens: int = 4, finish: bool = False) -> list[Step]:
@@ -42,16 +42,26 @@ def test_a_real_capture_gives_the_engines_own_histogram() -> None:
     assert steps([1, 2, 6, 10, 13], finish=True) == [Step(4, 0), Step(4, 3), Step(4, 3), Step(2, 2)]
 
 
-def test_merged_growth_counts_as_full_steps() -> None:
-    assert steps([1, 13, 14]) == [Step(4, 4)] * 3
+def test_merged_growth_is_told_from_a_single_step() -> None:
+    assert steps([1, 13, 14]) == [Step(4, 11)]
 
 
-def test_an_absurd_jump_counts_as_a_few_steps() -> None:
-    assert len(steps([1, 10**9, 10**9 + 1])) == MAX_STEPS
+def test_merged_growth_counts_as_the_fewest_steps_it_can_be() -> None:
+    counter = StepCounter(4)
+    counter.read([Delta(tokens=1), Delta(tokens=13), Delta(tokens=14)], [])
+    assert (counter.steps, counter.accepted) == (4, 9)
 
 
-def test_with_unknown_drafts_the_most_seen_is_the_depth() -> None:
-    assert steps([1, 2, 5, 6, 7], draft_tokens=-1) == [Step(1, 0), Step(2, 2), Step(2, 0)]
+def test_an_absurd_jump_is_told_as_it_is() -> None:
+    assert steps([1, 10**9, 10**9 + 1]) == [Step(4, 10**9 - 2)]
+
+
+def test_with_unknown_drafts_a_step_says_so() -> None:
+    assert steps([1, 2, 5, 6, 7], draft_tokens=-1) == [Step(UNKNOWN, 0), Step(UNKNOWN, 2), Step(UNKNOWN, 0)]
+
+
+def test_a_last_event_of_several_steps_says_nothing() -> None:
+    assert steps([1, 3, 12], finish=True) == [Step(4, 1)]
 
 
 def test_unchanged_and_unknown_counts_are_no_steps() -> None:

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import pytest
 
+from service.core.choice import PIECE_CHARS, SLACK_BYTES, TAIL_BYTES
 from service.core.events import (
     UNKNOWN,
     Channel,
@@ -17,7 +18,7 @@ from service.core.events import (
     WorkerFacts,
 )
 from service.core.fusion import Fusion
-from service.core.inspector import PIECE_CHARS, TAIL_BYTES, Inspector
+from service.core.inspector import Inspector
 
 FUSION = Fusion({"word": 1.0}, 5.0, 1.0, 2.0, 3.0, 1.5)
 
@@ -92,10 +93,12 @@ def test_an_empty_batch_is_no_look() -> None:
 def test_the_tail_is_bounded_and_ends_with_the_new_text() -> None:
     seen = Recorder()
     guard = inspector(seen)
-    for turn in range(40):
+    for turn in range(400):
         guard.read([Delta(text=f"{turn:04d}" * 100)], float(turn))
-    assert len(seen.looks[-1].tail) == TAIL_BYTES
-    assert seen.looks[-1].tail.endswith(b"0039" * 100)
+        assert min(seen.looks[-1].size, TAIL_BYTES) <= len(seen.looks[-1].tail)
+        assert len(seen.looks[-1].tail) <= TAIL_BYTES + SLACK_BYTES + 400
+    assert seen.looks[-1].size == 400 * 400
+    assert seen.looks[-1].tail.endswith(b"0399" * 100)
 
 
 def test_long_text_is_seen_in_pieces_that_leave_history() -> None:

@@ -1,10 +1,14 @@
 import random
-from math import exp, log
+from collections.abc import Iterator
+from math import exp
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from service.core.detectors.acceptance import Acceptance, likelihood_ratio
-from service.core.events import Drafter, Finding, Kind, Look, RequestFacts, Step, WorkerFacts
+from service.core.acceptance import StepCounter
+from service.core.detectors.acceptance import Acceptance, Law, factors
+from service.core.events import UNKNOWN, Delta, Drafter, Finding, Kind, Look, RequestFacts, Step, WorkerFacts
 
 RULE = Acceptance(safe_anchor=0.35, floor_min=0.2, corrupt_rate=0.15, clip=6.0, report_step=0.5)
 FACTS = RequestFacts(dialect="test")
@@ -55,7 +59,7 @@ def test_healthy_acceptance_is_silent() -> None:
 
 @pytest.mark.parametrize(
     ("onset", "anchor", "healthy", "at_most"),
-    [(0, 0.7, 0.7, 20), (1000, 0.7, 0.7, 36), (1000, 0.35, 0.5, 150)],
+    [(0, 0.7, 0.7, 21), (1000, 0.7, 0.7, 34), (1000, 0.35, 0.35, 150)],
 )
 def test_the_mean_delay_is_the_references(onset: int, anchor: float, healthy: float, at_most: int) -> None:
     rng = random.Random(2)
@@ -91,10 +95,12 @@ def test_a_higher_floor_is_faster() -> None:
 def test_the_onset_is_where_acceptance_fell() -> None:
     rng = random.Random(4)
     state = RULE.start(FACTS, WorkerFacts(drafter=Drafter.MODEL, accept_floor=0.6))
-    RULE.look(state, Look(steps=tuple(draw(rng, 0.8) for _ in range(100)), tokens=300))
-    finding = RULE.look(state, Look(steps=(Step(K, 0),) * 60, tokens=360))
+    healthy = tuple(draw(rng, 0.8) for _ in range(100))
+    onset = 1 + sum(step.accepted + 1 for step in healthy)
+    RULE.look(state, Look(steps=healthy, tokens=onset))
+    finding = RULE.look(state, Look(steps=(Step(K, 0),) * 60, tokens=onset + 60))
     assert finding is not None
-    assert 290 <= finding.onset_token <= 310
+    assert onset - 10 <= finding.onset_token <= onset + 10
 
 
 @pytest.mark.parametrize("batch", [1, 3, 50, 1000])
@@ -104,13 +110,116 @@ def test_batches_do_not_change_the_evidence(batch: int) -> None:
     assert evidence(steps, batch=batch) == evidence(steps, batch=7)
 
 
-def test_the_likelihood_ratio_is_that_of_a_censored_geometric() -> None:
-    stopped = likelihood_ratio(0.5, 0.1, 6.0, 3, 1)
-    full = likelihood_ratio(0.5, 0.1, 6.0, 3, 3)
-    assert stopped == pytest.approx((0.1 * 0.9) / (0.5 * 0.5))
-    assert full == pytest.approx((0.1 / 0.5) ** 3)
-    assert likelihood_ratio(0.7, 0.1, 6.0, 64, 64) == pytest.approx(exp(-6.0))
-    assert log(likelihood_ratio(0.35, 0.15, 6.0, 3, 0)) > 0
+LAW = Law((0.5,), 0.1, 6.0)
+
+
+def test_the_factor_is_that_of_a_censored_geometric() -> None:
+    row = factors(LAW, 3)
+    assert row[0] == pytest.approx(0.9 / 0.5)
+    assert row[1] == pytest.approx((0.1 * 0.9) / (0.5 * 0.5))
+    assert row[3] == pytest.approx((0.1 / 0.5) ** 3)
+
+
+def test_depths_may_have_hazards_of_their_own() -> None:
+    row = factors(Law((0.8, 0.6, 0.4), 0.1, 6.0), 3)
+    assert row[2] == pytest.approx((0.1 * 0.1 * 0.9) / (0.8 * 0.6 * 0.6))
+    assert row[3] == pytest.approx((0.1 * 0.1 * 0.1) / (0.8 * 0.6 * 0.4))
+
+
+def test_one_odd_step_does_not_decide() -> None:
+    assert max(factors(Law((0.98,), 0.001, 3.0), 4)) == pytest.approx(exp(3.0))
+
+
+def test_where_the_depth_is_not_told_only_a_step_of_none_is_a_refusal() -> None:
+    row = factors(LAW, UNKNOWN)
+    assert row[0] == pytest.approx(0.9 / 0.5)
+    assert row[1] == pytest.approx(0.1 / 0.5)
+    assert row[4] == pytest.approx((0.1 / 0.5) ** 4)
+
+
+def test_where_nothing_was_drafted_nothing_is_said() -> None:
+    assert set(factors(LAW, 0)) == {1.0}
+
+
+HAZARDS = st.lists(st.floats(0.05, 0.95), min_size=1, max_size=5).map(tuple)
+
+
+def splits(growth: int, most: int) -> Iterator[list[int]]:
+    """Every way in which single steps make up a growth, as accepted drafts."""
+    if not growth:
+        yield []
+    for step in range(1, min(growth, most) + 1):
+        for rest in splits(growth - step, most):
+            yield [step - 1, *rest]
+
+
+@given(HAZARDS, st.integers(2, 4), st.integers(1, 9))
+def test_a_merged_event_is_no_more_evidence_than_any_end_of_any_split(
+    anchor: tuple[float, ...], depth: int, growth: int
+) -> None:
+    row = factors(Law(anchor, 0.15, 6.0), depth)
+    for split in splits(growth, depth + 1):
+        product = 1.0
+        for accepted in reversed(split):
+            product *= row[accepted]
+            assert row[growth - 1] <= product * (1 + 1e-9)
+
+
+@given(HAZARDS, st.integers(1, 5), st.lists(st.floats(0, 1), min_size=5, max_size=5))
+def test_a_healthy_step_is_no_evidence_on_average(
+    anchor: tuple[float, ...], depth: int, better: list[float]
+) -> None:
+    """Whatever the hazards, as long as each is at least its anchor."""
+    row = factors(Law(anchor, 0.15, 6.0), depth)
+    reached, mean = 1.0, 0.0
+    for at in range(depth):
+        least = anchor[min(at, len(anchor) - 1)]
+        hazard = least + (1 - least) * better[at]
+        mean += reached * (1 - hazard) * row[at]
+        reached *= hazard
+    assert mean + reached * row[depth] <= 1 + 1e-9
+
+
+def merged(accepted: list[int], lengths: list[int]) -> list[Step]:
+    """The steps that a reader counts where events swallow that many steps each."""
+    tokens, deltas, at = 1, [Delta(tokens=1)], 0
+    for length in lengths:
+        tokens += sum(one + 1 for one in accepted[at : at + length])
+        at += length
+        deltas.append(Delta(tokens=tokens))
+    out: list[Step] = []
+    StepCounter(K).read(deltas, out)
+    return out
+
+
+@given(st.lists(st.integers(0, K), min_size=1, max_size=60), st.data())
+def test_an_adversary_who_merges_with_all_values_in_hand_gains_nothing(
+    accepted: list[int], data: st.DataObject
+) -> None:
+    """At the end of every event R is at most what the single steps would have given."""
+    lengths: list[int] = []
+    while sum(lengths) < len(accepted):
+        lengths.append(data.draw(st.integers(1, len(accepted) - sum(lengths))))
+    single, worse = RULE.start(FACTS, MODEL), RULE.start(FACTS, MODEL)
+    at = 0
+    for length, step in zip(lengths, merged([*accepted, 0], [*lengths, 1]), strict=False):
+        RULE.look(single, Look(steps=tuple(Step(K, one) for one in accepted[at : at + length])))
+        RULE.look(worse, Look(steps=(step,)))
+        at += length
+        assert worse.r <= single.r * (1 + 1e-9)
+    assert worse.peak <= single.peak * (1 + 1e-9)
+
+
+def test_with_the_horizon_known_a_late_collapse_is_found_sooner() -> None:
+    facts = RequestFacts(dialect="test", max_tokens=2000)
+    worker = WorkerFacts(drafter=Drafter.MODEL, accept_floor=0.7)
+    found = []
+    for asked in (facts, FACTS):
+        state = RULE.start(asked, worker)
+        RULE.look(state, Look(steps=(Step(K, 2),) * 300))
+        RULE.look(state, Look(steps=(Step(K, 0),) * 12))
+        found.append(state.peak)
+    assert found[0] > 2 * found[1]
 
 
 def test_an_endless_collapse_does_not_overflow() -> None:

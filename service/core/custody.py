@@ -59,6 +59,7 @@ class Custody:
         "_recourse",
         "_route",
         "_suspect_at",
+        "_ticked_at",
         "_waived",
         "_whole",
         "committed",
@@ -84,7 +85,7 @@ class Custody:
         now: float,
     ) -> None:
         self._facts, self._dialect, self._route, self._desk, self.rid = facts, dialect, route, desk, rid
-        self._beat_at = now
+        self._beat_at = self._ticked_at = now
         self._held_before = 0
         self._look_events = route.look_events
         self._paused_at: float | None = None

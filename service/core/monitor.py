@@ -32,6 +32,8 @@ from service.core.recourse import TOO_LARGE
 
 QUIET_S: Final = 1.0
 """Silence shorter than this is not put to the detectors at all."""
+STALL_S: Final = 0.75
+"""A tick so late is our own stall, or the whole machine's: it says nothing about the engine."""
 RETRYABLE_STATUS: Final = frozenset({500, 502, 503, 504})
 SECOND_OPINION_LOG10_E: Final = 5.0
 """Telemetry alone never takes a running generation back. As strong as this at the end of an answer of which
@@ -80,6 +82,9 @@ class Monitor(Custody):
     def tick(self, now: float) -> Sequence[Action]:
         """Time has passed; called every 250 ms."""
         generation = self.generation
+        stalled_s, self._ticked_at = now - self._ticked_at, now
+        if stalled_s > STALL_S:
+            generation.heard_at += stalled_s  # what came meanwhile still waits in the socket
         if not self.is_open or generation.inspector is None:
             return NOTHING
         overdue = generation.events_pending and now - generation.pending_since >= self._route.inspect_s

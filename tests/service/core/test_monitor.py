@@ -48,6 +48,11 @@ def play(
     return actions
 
 
+def tick_until(watch: Monitor, end: float, *, start: float = 0.0) -> list[Action]:
+    """Ticks as the process's ticker gives them: four a second."""
+    return [a for n in range(1, round((end - start) * 4) + 1) for a in watch.tick(start + n / 4)]
+
+
 def finish(watch: Monitor, events: list[bytes], ending: Ending = Ending.COMPLETE) -> list[Action]:
     actions = play(watch, events)
     if watch.state is State.OPEN:
@@ -256,22 +261,31 @@ def test_observe_never_touches_a_bad_stream_but_says_what_it_saw() -> None:
 def test_silence_takes_a_stream_back(policy: Policy) -> None:
     watch = monitor(policy)
     play(watch, CLEAN_STREAM[:4])
-    assert not watch.tick(1.0)
-    only(watch.tick(2.3), Restart)
-    watch.retry("s" * 32, PLAIN, 2.3)
+    assert not tick_until(watch, 1.5)
+    only(tick_until(watch, 2.5, start=1.5), Restart)
+    watch.retry("s" * 32, PLAIN, 2.5)
     assert watch.state is State.WAITING
 
 
 def test_our_own_backpressure_is_not_silence() -> None:
     watch = monitor(Policy.OBSERVE)
     play(watch, CLEAN_STREAM[:4])
-    watch.tick(0.2)
     watch.paused(0.3)
-    watch.tick(9.0)
+    tick_until(watch, 9.5)
     watch.resumed(9.5)
-    watch.tick(10.0)
+    tick_until(watch, 10.5, start=9.5)
     assert watch.judgement.level is Level.CLEAN
-    watch.tick(13.0)
+    tick_until(watch, 13.0, start=10.5)
+    assert watch.judgement.kind is Kind.SILENT
+
+
+def test_our_own_stall_is_not_the_engines_silence() -> None:
+    watch = monitor(Policy.OBSERVE)
+    play(watch, CLEAN_STREAM[:4])
+    tick_until(watch, 1.0)
+    watch.tick(9.0)  # the loop stood still; the engine's bytes wait in the socket
+    assert watch.judgement.level is Level.CLEAN
+    tick_until(watch, 13.0, start=9.0)
     assert watch.judgement.kind is Kind.SILENT
 
 
@@ -281,7 +295,7 @@ def test_comments_are_no_sign_of_life() -> None:
     watch.feed(event("a", 1), 0.0)
     for second in range(1, 6):
         watch.feed(b": ping\n\n", float(second))
-        watch.tick(second + 0.1)
+        tick_until(watch, second + 1.0, start=float(second))
     assert watch.judgement.kind is Kind.SILENT
 
 

@@ -2,12 +2,14 @@
 
 The first twelve keys are fixed by the design; what follows them may grow. `failed_loudly`, `recovered` and
 `escaped` count corrupted requests only, so they add up; loud ends and wrong answers that no fault explains
-have keys of their own (`failed_clean`, `wrong_clean`).
+have keys of their own (`failed_clean`, `wrong_clean`). Of the escapes, `escaped_marked` had a verdict and were
+delivered for want of means, and `escaped_hit_again` had been taken back before and were struck once more.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
@@ -58,6 +60,10 @@ class Score(msgspec.Struct, frozen=True):
     failed_clean: int
     wrong_clean: int
     own_errors: int
+    escaped_marked: int
+    escaped_hit_again: int
+    retries: int
+    retries_same_worker: int
     gave_up: int
     without_truth: int
     loud_corrupted: int
@@ -104,6 +110,10 @@ def tally(reckonings: Sequence[Reckoning], cases_saved: int, spent: Spent) -> Sc
         failed_clean=fates[Fate.FAILED],
         wrong_clean=fates[Fate.WRONG],
         own_errors=fates[Fate.OWN_ERROR],
+        escaped_marked=_count(reckonings, lambda one: one.fate is Fate.ESCAPED and one.answer.seen.verdict),
+        escaped_hit_again=_count(reckonings, lambda one: one.fate is Fate.ESCAPED and len(one.attempts) > 1),
+        retries=sum(len(one.attempts) - 1 for one in reckonings),
+        retries_same_worker=sum(map(_returns, reckonings)),
         gave_up=_count(reckonings, lambda one: one.end is End.GAVE_UP),
         without_truth=_count(reckonings, lambda one: one.end is End.CLEAN and not one.judged),
         loud_corrupted=len(loud),
@@ -153,6 +163,12 @@ def _is_in(kind: str, reckonings: Iterable[Reckoning]) -> bool:
 
 def _escaped_strict(one: Reckoning) -> bool:
     return one.fate is Fate.ESCAPED and one.policy is Policy.STRICT
+
+
+def _returns(one: Reckoning) -> int:
+    """Attempts that landed on the worker of the attempt before."""
+    workers = [attempt.worker for attempt in one.attempts]
+    return sum(before == after != "" for before, after in pairwise(workers))
 
 
 def _has_verdict(one: Reckoning) -> bool:

@@ -41,10 +41,16 @@ def facts(score: Score) -> list[str]:
         f"{right} of clean ends right; {score.false_alarms} false alarms, "
         f"{score.second_opinions_clean} second opinions, {score.failed_clean} loud ends without a cause"
     )
+    escapes = (
+        f"{score.escaped}: {score.escaped_marked} with a verdict and out of means, "
+        f"{score.escaped_hit_again} struck again after a retry"
+    )
     return [
         f"requests         {requests}",
         f"untouched        {untouched}",
         f"loud faults      {score.loud_caught} of {score.loud_corrupted} recovered or failed loudly",
+        f"escapes          {escapes}",
+        f"retries          {score.retries}, {score.retries_same_worker} of them on the same worker again",
         f"bad tokens       {score.delivered_bad_tokens} reached a client",
         f"cases            {score.cases_saved} saved",
         f"time             {score.traffic_seconds} s of traffic, {score.seconds} s in all; CPU s: {cpu}",

@@ -130,6 +130,26 @@ def test_loud_faults_are_nan_and_random() -> None:
     assert (score.loud_corrupted, score.loud_caught) == (3, 2)
 
 
+def test_escapes_tell_what_was_known_and_what_had_been_tried() -> None:
+    marked = one(
+        ask("m"), delivery("m", WRONG), [line("m", "nan", changed=True)], seen("m", attempt("m", "corrupt"))
+    )
+    lines = [line("a", "nan", changed=True), line("b", "swap", changed=True)]
+    again = one(
+        ask("a"), delivery("a", WRONG, by="b"), lines, seen("a", attempt("a", "corrupt"), attempt("b"))
+    )
+    score = scored(marked, again, escaped("swap"))
+    assert (score.escaped, score.escaped_marked, score.escaped_hit_again) == (3, 1, 1)
+
+
+def test_retries_on_the_same_worker_are_counted() -> None:
+    elsewhere = msgspec.structs.replace(line("r2"), worker="decode-1")
+    tried = seen("r", attempt("r", "corrupt"), attempt("r2"))
+    moved = one(ask("r"), delivery("r", by="r2"), [line("r", "nan", changed=True), elsewhere], tried)
+    score = scored(moved, recovered("nan"), *clean())
+    assert (score.retries, score.retries_same_worker) == (2, 1)
+
+
 def test_answers_unknown_to_the_ledger_are_counted() -> None:
     assert scored(one(ask("a"), delivery("a"), [])).without_truth == 1
 

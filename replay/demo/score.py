@@ -2,8 +2,8 @@
 
 The first twelve keys are fixed by the design; what follows them may grow. `failed_loudly`, `recovered` and
 `escaped` count corrupted requests only, so they add up; loud ends and wrong answers that no fault explains
-have keys of their own (`failed_clean`, `wrong_clean`). Of the escapes, `escaped_marked` had a verdict and were
-delivered for want of means, and `escaped_hit_again` had been taken back before and were struck once more.
+have keys of their own (`failed_clean`, `wrong_clean`). Of the escapes, `escaped_marked` had a verdict and
+were delivered for want of means, and `escaped_hit_again` had been taken back and were struck once more.
 """
 
 from collections import Counter

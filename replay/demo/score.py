@@ -100,7 +100,7 @@ def tally(reckonings: Sequence[Reckoning], cases_saved: int, spent: Spent) -> Sc
         delivered_bad_tokens=sum(one.bad_tokens for one in reckonings),
         false_alarms=_count(clean, _has_verdict),
         cases_saved=cases_saved,
-        by_fault={kind: _row(kind, reckonings) for kind in KINDS if _is_in(kind, reckonings)},
+        by_fault={kind: _row(kind, reckonings) for kind in _kinds(reckonings)},
         seconds=round(spent.seconds, 1),
         strict_requests=_count(reckonings, lambda one: one.policy is Policy.STRICT),
         clean_requests=len(clean),
@@ -157,8 +157,10 @@ def _row(kind: str, reckonings: Sequence[Reckoning]) -> FaultRow:
     )
 
 
-def _is_in(kind: str, reckonings: Iterable[Reckoning]) -> bool:
-    return any(kind in one.faults for one in reckonings)
+def _kinds(reckonings: Iterable[Reckoning]) -> list[str]:
+    """Faults that hit somebody: the planned kinds in the lab's order, then whatever else its ledger names."""
+    found = {kind for one in reckonings for kind in one.faults}
+    return [*(kind for kind in KINDS if kind in found), *sorted(found.difference(KINDS))]
 
 
 def _escaped_strict(one: Reckoning) -> bool:

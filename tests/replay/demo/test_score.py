@@ -125,6 +125,14 @@ def test_faults_that_hit_nobody_have_no_row() -> None:
     assert scored(*clean(2)).by_fault == {}
 
 
+def test_a_fault_that_nobody_planned_has_its_row_behind_the_others() -> None:
+    assert list(scored(escaped("late_write"), recovered("swap"), recovered("nan")).by_fault) == [
+        "nan",
+        "swap",
+        "late_write",
+    ]
+
+
 def test_loud_faults_are_nan_and_random() -> None:
     score = scored(recovered("nan"), failed("random"), escaped("random"), recovered("zero"), escaped("swap"))
     assert (score.loud_corrupted, score.loud_caught) == (3, 2)

@@ -23,7 +23,7 @@ from service.edges.guard import Guard
 from service.edges.headers import POLICY, REQUEST_ID, Headers, size_of, towards_router, value_of
 from service.edges.outlet import Receive, Send
 from service.edges.refusals import RETRY_AFTER_S, RefusedError, refusal_body, refusal_headers
-from service.edges.relay import UNAVAILABLE, Means, Relay
+from service.edges.relay import TICK_S, UNAVAILABLE, Means, Relay
 from service.edges.upstream import Request
 
 READ: Final = frozenset({"GET", "HEAD"})
@@ -92,7 +92,9 @@ class Proxy:
         await relay.run(receive)
 
     def tick(self, now: float) -> None:
-        for relay in tuple(self.means.live):
+        """Tell the requests whose beat it is that time has passed."""
+        for relay in [relay for relay in self.means.live if relay.tick_at <= now]:
+            relay.tick_at = now + TICK_S
             try:
                 relay.tick(now)
             except Exception as error:  # noqa: BLE001 - one request's defect is not the others'

@@ -1,6 +1,7 @@
 """The data port's door: what comes in, what is refused and in which words."""
 
 import asyncio
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -256,3 +257,21 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert b"hello" in first[2]
         assert second[2] == b"second"
         client.leave()
+
+
+async def test_each_request_hears_the_time_at_a_beat_of_its_own() -> None:
+    async with guarded([head(), Stop.FOREVER]) as port:
+        clients = []
+        for _ in range(3):
+            client = await port.client()
+            await client.post(CHAT, body())
+            await client.head()
+            await asyncio.sleep(0.03)
+            clients.append(client)
+        beats = sorted(relay.tick_at for relay in port.proxy.means.live)
+        assert all(after - before > 0.02 for before, after in pairwise(beats))
+        await asyncio.sleep(0.3)
+        assert min(relay.tick_at for relay in port.proxy.means.live) > beats[-1]
+        for client in clients:
+            client.leave()
+        await port.settled()

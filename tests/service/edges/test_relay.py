@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from service.edges.relay import Looks
+from service.edges.relay import LOOKS_A_TURN, Looks
 from tests.fakes import OK, BrokenEndError, Script, Stop, answer
 from tests.guarding import guarded, head, pieces
 
@@ -96,3 +96,13 @@ async def test_looks_that_are_due_are_taken_together_once_the_reads_are_done() -
     await asyncio.sleep(0.01)
     assert order == ["the last byte of the turn", "first look", "second look"]
     assert repr(looks) == "<Looks 0 due>"
+
+
+async def test_reads_have_their_turn_between_many_looks() -> None:
+    looks, order = Looks(), list[str]()
+    for number in range(LOOKS_A_TURN + 1):
+        looks.add(lambda _, number=number: order.append(f"look {number}"))  # type: ignore[misc]
+    asyncio.get_running_loop().call_soon(lambda: order.append("a read"))
+    await asyncio.sleep(0.01)
+    assert order.index("a read") == LOOKS_A_TURN
+    assert len(order) == LOOKS_A_TURN + 2

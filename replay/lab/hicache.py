@@ -64,9 +64,9 @@ class Mode(StrEnum):
 class LoadBackError(KVTransferError):
     """A layer did not come from the host in time."""
 
-    def __init__(self, model: str, layer: int) -> None:
+    def __init__(self, model: str, layer: int, waited_s: float) -> None:
         """Name the layer."""
-        super().__init__(0, f"HiCache load-back of {model} layer {layer} did not finish in {LOAD_WAIT_S:g}s")
+        super().__init__(0, f"HiCache load-back of {model} layer {layer} did not finish in {waited_s:g}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,11 @@ class HostTier:
 class LoadBack:
     """One job of the loader: pages to bring back, and a flag for each layer of each model."""
 
-    def __init__(self, pairs: Sequence[tuple[int, int]], layers: dict[str, int]) -> None:
-        """Load (host page, device page) `pairs`."""
+    def __init__(
+        self, pairs: Sequence[tuple[int, int]], layers: dict[str, int], wait_s: float = LOAD_WAIT_S
+    ) -> None:
+        """Load (host page, device page) `pairs`; readers wait `wait_s` at most."""
+        self._wait_s = wait_s
         self.host_pages, self.device_pages = (list(side) for side in zip(*pairs, strict=True))
         self._done = {(m, at): threading.Event() for m, count in layers.items() for at in range(count)}
         self.wanted = {key: threading.Event() for key in self._done}
@@ -122,8 +125,8 @@ class LoadBack:
     def wait(self, model: str, layer: int) -> None:
         """Block until this layer has been written."""
         self.wanted[model, layer].set()
-        if not self._done[model, layer].wait(LOAD_WAIT_S):
-            raise LoadBackError(model, layer)
+        if not self._done[model, layer].wait(self._wait_s):
+            raise LoadBackError(model, layer, self._wait_s)
 
     def mark(self, model: str, layer: int) -> None:
         """Say that this layer is there."""
@@ -140,6 +143,7 @@ class Loader:
         self.gate: Gate = lambda _load, _model, _layer: None
         self.page_delay_s = 0.0
         """Least time of one page of one layer: the bandwidth of a real link, where it is above 0."""
+        self.wait_s = LOAD_WAIT_S
         self._thread = threading.Thread(target=self._work, name="hicache-loader", daemon=True)
         self._thread.start()
 
@@ -149,7 +153,7 @@ class Loader:
 
     def load(self, pairs: Sequence[tuple[int, int]]) -> LoadBack:
         """Queue a job."""
-        job = LoadBack(pairs, {model: len(device) for model, (_, device) in self._sides.items()})
+        job = LoadBack(pairs, {model: len(device) for model, (_, device) in self._sides.items()}, self.wait_s)
         self._jobs.put_nowait(job)
         return job
 

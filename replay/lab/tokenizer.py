@@ -11,7 +11,9 @@ does. `<pad>` is id 0 on purpose: a row of NaN logits has its argmax at 0, so a 
 emits tokens for ever and not one character of text.
 
 Client text is never refused for its words: an unknown word or sign becomes one `<unk>`, as with any
-tokenizer that has no bytes to fall back on. `<unk>` is visible and was never trained.
+tokenizer that has no bytes to fall back on. So does a run of two or more blanks: a client that formats a
+prompt anew sends other tokens, which is how a changed space kills a prefix hit. `<unk>` is visible and was
+never trained.
 """
 
 import hashlib
@@ -39,7 +41,7 @@ _INVISIBLE = frozenset((PAD, BOS, EOS))
 _IDS = {text: index for index, text in enumerate(TOKENS) if index not in _INVISIBLE}
 _NO_BLANK_BEFORE = frozenset(_IDS[text] for text in ("\n", ":", ".", '":"', '"}'))
 _NO_BLANK_AFTER = frozenset(_IDS[text] for text in ("\n", '{"', '":"'))
-_PIECE = re.compile(r'<unk>|\n|```|\{"|":"|"\}|\w+|\S')
+_PIECE = re.compile(r'<unk>|\n|```|\{"|":"|"\}|\w+| {2,}|\S')
 
 
 def token_id(text: str) -> int:
@@ -48,7 +50,7 @@ def token_id(text: str) -> int:
 
 
 def encode(text: str) -> list[int]:
-    """Split text into known tokens; anything else is one `<unk>` for each word or sign."""
+    """Split text into known tokens; anything else is one `<unk>` for each word, sign or run of blanks."""
     return [_IDS.get(piece, UNK) for piece in _PIECE.findall(text)]
 
 

@@ -45,6 +45,11 @@ def test_an_unknown_word_or_sign_is_one_unknown_token() -> None:
     assert decode(encode("set Grüße!")) == "set <unk> <unk>"
 
 
+def test_a_space_more_is_another_token_and_a_single_one_is_none() -> None:
+    assert encode("set  name") == [*encode("set"), UNK, *encode("name")]
+    assert encode(" set name ") == encode("set name")
+
+
 def test_json_and_lines_are_written_without_odd_blanks() -> None:
     text = '{"1":"list the names"}\n# used once.\n- name: list'
     assert decode(encode(text)) == text

@@ -16,9 +16,8 @@ PLAIN_EVERY_S = 5.0
 def line(tally: Tally, limits: Limits, elapsed_s: float) -> str:
     """What the clients have seen so far; the truth comes at the end."""
     wanted = "" if limits.requests is None else f" of {limits.requests}"
-    at_s = min(elapsed_s, limits.seconds)
     return (
-        f"{at_s:4.0f} of {limits.seconds:.0f} s  {tally.done}{wanted} answered: {tally.right} right, "
+        f"{elapsed_s:4.0f} s  {tally.done}{wanted} answered: {tally.right} right, "
         f"{tally.wrong} wrong, {tally.loud} failed loudly; {tally.again} generated again unseen"
     )
 

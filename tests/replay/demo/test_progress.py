@@ -13,7 +13,7 @@ TALLY = Tally(started=12, done=10, right=7, wrong=1, loud=2, again=3)
 
 def test_the_line_counts_what_was_seen() -> None:
     text = progress.line(TALLY, Limits(seconds=60), 12.4)
-    assert text == "  12 of 60 s  10 answered: 7 right, 1 wrong, 2 failed loudly; 3 generated again unseen"
+    assert text == "  12 s  10 answered: 7 right, 1 wrong, 2 failed loudly; 3 generated again unseen"
 
 
 def test_a_wanted_number_of_requests_is_told() -> None:

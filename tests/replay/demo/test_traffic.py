@@ -27,6 +27,14 @@ async def test_nothing_new_begins_once_time_is_up() -> None:
         assert monotonic() - began < 5
 
 
+async def test_a_slow_run_goes_on_until_it_has_enough_or_the_stretch_is_over() -> None:
+    async with ScriptedUpstream([0.02, REFUSAL]) as server:
+        enough = await Traffic(server.url, 1, Limits(seconds=0.01, agents=2, fewest=6, stretch_s=30)).run()
+        short = await Traffic(server.url, 1, Limits(seconds=0.01, agents=2, fewest=600, stretch_s=0.1)).run()
+    assert len(enough) in {6, 7}
+    assert 2 <= len(short) < 20
+
+
 async def test_agents_work_at_once() -> None:
     async with ScriptedUpstream([0.1, REFUSAL]) as server:
         await Traffic(server.url, 1, Limits(seconds=0.05, agents=5)).run()

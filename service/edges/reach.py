@@ -23,7 +23,8 @@ async def accepts(host: str, port: int) -> bool:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+            await writer.wait_closed()
     except (OSError, TimeoutError):
         return False
-    writer.close()
     return True

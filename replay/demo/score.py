@@ -68,6 +68,7 @@ class Score(msgspec.Struct, frozen=True):
     without_truth: int
     loud_corrupted: int
     loud_caught: int
+    loud_escaped: int
     nan_escaped_strict: int
     traffic_seconds: float
     cpu_seconds: dict[str, float]
@@ -118,6 +119,7 @@ def tally(reckonings: Sequence[Reckoning], cases_saved: int, spent: Spent) -> Sc
         without_truth=_count(reckonings, lambda one: one.end is End.CLEAN and not one.judged),
         loud_corrupted=len(loud),
         loud_caught=_count(loud, lambda one: one.fate in {Fate.RECOVERED, Fate.FAILED_LOUDLY}),
+        loud_escaped=_count(loud, lambda one: one.fate is Fate.ESCAPED and one.answer.fault in LOUD),
         nan_escaped_strict=_count(reckonings, lambda one: _escaped_strict(one) and one.answer.fault == "nan"),
         traffic_seconds=round(spent.traffic_seconds, 1),
         cpu_seconds=spent.cpu_seconds,

@@ -41,6 +41,10 @@ def facts(score: Score) -> list[str]:
         f"{right} of clean ends right; {score.false_alarms} false alarms, "
         f"{score.second_opinions_clean} second opinions, {score.failed_clean} loud ends without a cause"
     )
+    loud = (
+        f"{score.loud_caught} of {score.loud_corrupted} requests recovered or failed loudly; "
+        f"{score.loud_escaped} delivered what a loud fault wrote"
+    )
     escapes = (
         f"{score.escaped}: {score.escaped_marked} with a verdict and out of means, "
         f"{score.escaped_hit_again} struck again after a retry"
@@ -48,7 +52,7 @@ def facts(score: Score) -> list[str]:
     return [
         f"requests         {requests}",
         f"untouched        {untouched}",
-        f"loud faults      {score.loud_caught} of {score.loud_corrupted} recovered or failed loudly",
+        f"loud faults      {loud}",
         f"escapes          {escapes}",
         f"retries          {score.retries}, {score.retries_same_worker} of them on the same worker again",
         f"bad tokens       {score.delivered_bad_tokens} reached a client",

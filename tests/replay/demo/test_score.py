@@ -135,7 +135,14 @@ def test_a_fault_that_nobody_planned_has_its_row_behind_the_others() -> None:
 
 def test_loud_faults_are_nan_and_random() -> None:
     score = scored(recovered("nan"), failed("random"), escaped("random"), recovered("zero"), escaped("swap"))
-    assert (score.loud_corrupted, score.loud_caught) == (3, 2)
+    assert (score.loud_corrupted, score.loud_caught, score.loud_escaped) == (3, 2, 1)
+
+
+def test_a_quiet_fault_that_strikes_the_retry_is_a_miss_and_no_loud_escape() -> None:
+    lines = [line("a", "nan", changed=True), line("b", "swap", changed=True)]
+    tried = seen("a", attempt("a", "corrupt"), attempt("b"))
+    score = scored(one(ask("a"), delivery("a", WRONG, by="b"), lines, tried))
+    assert (score.loud_corrupted, score.loud_caught, score.loud_escaped) == (1, 0, 0)
 
 
 def test_escapes_tell_what_was_known_and_what_had_been_tried() -> None:

@@ -9,6 +9,7 @@ the store writes what waits. A second signal ends the grace time.
 """
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -182,7 +183,8 @@ def _bound(what: str, host: str, port: int) -> socket.socket:
     try:
         return listener(host, port)
     except OSError as refused:
-        raise PortTakenError(f"{what} port {host}:{port}: {refused.strerror or refused}") from None
+        why = os.strerror(refused.errno) if refused.errno and refused.errno > 0 else str(refused)
+        raise PortTakenError(f"{what} port {host}:{port}: {why}") from None
 
 
 def _signals() -> "asyncio.Queue[int]":

@@ -13,7 +13,7 @@ from service.cli.options import JsonFlag, print_line
 from service.core.events import UNKNOWN, Kind
 from service.core.recorded import Rules, Verdict, judge_capture, judge_text
 
-STDIN: Final = "-"
+STDIN: Final = "stdin"
 
 
 class Record(msgspec.Struct):
@@ -57,16 +57,16 @@ def inspect(
     Parameters
     ----------
     files
-        Files to read; - is standard input.
+        Files to read; with none, standard input.
     """
     from service.config import load_rules
 
     loaded = load_rules(rules)
     judges = Rules(loaded.detectors, loaded.fusion)
-    if not files:
-        raise Unfit("inspect: name a file, or - for standard input")
+    if not files and sys.stdin.isatty():
+        raise Unfit("inspect: name a file, or pipe one in")
     shown = _Lines() if json_output else _Table()
-    for name in files:
+    for name in files or (STDIN,):
         for judged in _judged(name, judges):
             shown.add(judged)
     return shown.close()

@@ -1,0 +1,52 @@
+"""`specguard rules` checks, shows and describes rule sets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from service.cli import run
+from service.cli.exits import BAD_INPUT, DONE
+from service.config.rules import load_rules, packaged_sets, rules_schema
+
+ROOT = Path(__file__).parents[3]
+DEFAULT = ROOT / "rules/sets/default.yaml"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run(["rules", *words]) == DONE
+    return capsys.readouterr().out
+
+
+def test_a_valid_file_is_said_to_be_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "check", str(DEFAULT)).startswith(f"{DEFAULT}: valid; default@")
+    told = json.loads(said(capsys, "check", "--json"))
+    assert told["valid"] is True
+    assert "loop" in told["detectors"]
+
+
+def test_a_wrong_number_ends_with_2_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(DEFAULT.read_text().replace("word_tokens: 96", "word_tokens: ninety"))
+    assert run(["rules", "check", str(file)]) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert told == f"specguard: {file}: detectors.loop.word_tokens: expected a valid integer, got 'ninety'\n"
+
+
+def test_a_set_is_shown_as_it_is_written_and_as_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "show").rstrip() == DEFAULT.read_text().rstrip()
+    told = json.loads(said(capsys, "show", "default", "--json"))
+    assert told["digest"] == load_rules().digest
+    assert told["fusion"]["act"] == load_rules().fusion.act
+    assert set(told["detectors"]) == {detector.name for detector in load_rules().detectors}
+
+
+def test_the_packaged_sets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(said(capsys, "list", "--json")) == {
+        name: str(path) for name, path in packaged_sets().items()
+    }
+    assert said(capsys, "list").startswith("default\t")
+
+
+def test_the_schema_is_the_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(said(capsys, "schema")) == rules_schema()

@@ -3,7 +3,8 @@
 A request may take several attempts. Each has its own body (a new request id, what we ask for on top), its own
 exchange, and from the second on a pin, so that the router sends it to a worker that has not failed yet. The
 head of an attempt is kept back until the monitor releases the first byte, so that the client sees the head of
-the attempt it gets and of no other; `x-specguard-attempts` says how many it took where it took several.
+the attempt it gets and of no other; `x-specguard-attempts` says how many it took where it took several. Where
+nothing is held (`observe`) the head goes at once.
 
 The hot path is `on_data`: one call into the core, one `Forward`, one stepped `send`.
 """
@@ -65,6 +66,7 @@ class Guard(Relay):
         "_data_at",
         "_facts",
         "_head",
+        "_holds",
         "_looking",
         "_pin",
         "_sent",
@@ -88,6 +90,7 @@ class Guard(Relay):
         super().__init__(means, send, request)
         self._facts, self._theirs, self.route = facts, dialect, route
         self._head = OWN_HEAD
+        self._holds = route.holds
         self._streamed = self._looking = False
         self._avoid: frozenset[str] = frozenset()
         self._pin: int | None = None
@@ -171,6 +174,8 @@ class Guard(Relay):
             self._means.desk.count("retry_same_worker")
         facts = self._means.desk.fleet.worker(worker)
         self._obey(self.monitor.head(head.status, facts, self._streamed, now), now)
+        if not self._holds and not self.over.done():
+            self._commit(now)  # nothing will be taken back, so the client need not wait for the first byte
 
     def on_data(self, data: bytes) -> None:
         now = monotonic()

@@ -311,7 +311,7 @@ async def test_a_client_that_leaves_while_it_is_blocked_is_noticed() -> None:
 
 
 async def test_a_defect_of_ours_costs_one_request_and_is_loud() -> None:
-    async with guarded([head(), 0.1, *pieces(*GOOD)], on("w", *GOOD)) as port:
+    async with guarded([head(), 0.1, *pieces(*GOOD)], on("w", *GOOD), policy=Policy.PROTECT) as port:
         client = await port.client()
         await client.post(CHAT, body())
         await asyncio.sleep(0.05)

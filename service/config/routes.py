@@ -24,37 +24,56 @@ Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 class Strict(BaseModel):
     """Every settings model: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )
 
 
 class Match(Strict):
-    """Left out, a condition always holds. `model` is a shell pattern: `glm-*`."""
+    """Which requests a route is for; a condition left out always holds."""
 
     path: str | None = None
+    """The request's path, exactly."""
     model: str | None = None
+    """The request's model, as a shell pattern: `glm-*`."""
 
     def fits(self, path: str, model: str) -> bool:
         return self.path in {None, path} and (self.model is None or fnmatchcase(model, self.model))
 
 
 class RouteSettings(Strict):
-    """One entry of `routes`: a name (a metric label), a match, a policy, and any knob of `RoutePolicy`."""
+    """One entry of `routes`. A knob left out keeps the value of `RoutePolicy`."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")
+    """Its name, a metric label."""
     match: Match = Match()
+    """Which requests it is for."""
     policy: Policy | None = None
+    """What it does about a verdict; left out, the default policy."""
     window_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Hold-back: the newest tokens that stay in the proxy, or the newest `window_s`, whichever is less."""
     window_s: Seconds | None = None
+    """See `window_tokens`."""
     suspect_hold_s: Seconds | None = None
+    """How long a suspect stream is held at most."""
     commit_wait_s: Seconds | None = None
+    """With nothing released by then, response head and heartbeats go out."""
     beat_every_s: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] | None = None
+    """Between heartbeats while we hold; agents give up on silent streams."""
     max_generations: Annotated[int, Field(ge=1, le=8)] | None = None
+    """The first and those made again."""
     inspect_events: Count | None = None
+    """Data events that one inspection looks at together."""
     inspect_s: Seconds | None = None
+    """How long an event waits for its inspection."""
     stream_bytes: Bytes | None = None
+    """Held by one stream at most."""
     tool_bytes: Bytes | None = None
+    """Up to this size a tool call is held whole."""
     tool_s: Seconds | None = None
+    """And up to this long."""
     whole_bytes: Bytes | None = None
+    """Of a response that is not streamed, held at most."""
 
     def policy_with(self, default: Policy) -> RoutePolicy:
         knobs = self.model_dump(exclude={"match", "policy"}, exclude_none=True)

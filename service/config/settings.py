@@ -19,6 +19,7 @@ MIB = 1 << 20
 
 Port = Annotated[int, Field(ge=0, le=65_535)]  # 0: any free one
 Capture = Literal["off", "hashes", "full"]
+Secret = Annotated[SecretStr, Field(min_length=8)]  # an empty token would be everybody's
 
 
 def _base_url(url: str) -> str:
@@ -53,63 +54,102 @@ def is_loopback(host: str) -> bool:
 
 
 class Limits(Strict):
-    """What one process takes on; beyond it `protect` passes through and marks, `strict` answers 503."""
+    """What one process takes on. Beyond it `protect` passes through and marks, `strict` answers 503."""
 
     body_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
-    header_bytes: Annotated[int, Field(ge=1024)] = 32 * 1024  # Envoy's edge guide
-    held_bytes: Annotated[int, Field(ge=0)] = 256 * MIB  # by all streams together
+    """Of one request; larger gets a 413."""
+    header_bytes: Annotated[int, Field(ge=1024)] = 32 * 1024
+    """Of one request head; Envoy's edge guide."""
+    held_bytes: Annotated[int, Field(ge=0)] = 256 * MIB
+    """Held back by all streams together."""
     streams: Annotated[int, Field(ge=1)] = 2048
+    """Open at once."""
 
 
 class Timeouts(Strict):
+    """How long is waited for whom, in seconds."""
+
     connect_s: Seconds = 2.0
-    body_s: Seconds = 30.0  # for a client to send its whole request
-    first_byte_s: Seconds = 600.0  # from request to response head; long prompts prefill for minutes
-    pool_idle_s: Seconds = 4.0  # below the router's own: SGLang closes after 5, and a POST would meet that
-    drain_s: Seconds = 30.0  # for open streams to end after SIGTERM
+    """For the router to accept a connection."""
+    body_s: Seconds = 30.0
+    """For a client to send its whole request."""
+    first_byte_s: Seconds = 600.0
+    """From request to response head; long prompts prefill for minutes."""
+    pool_idle_s: Seconds = 4.0
+    """That a pooled connection may idle: below the router's own, or a POST meets a closing socket."""
+    drain_s: Seconds = 30.0
+    """For open streams to end after SIGTERM, and for an unread one to run out."""
 
 
 class Retention(Strict):
     """What the store keeps; older or more is removed by its writer."""
 
     days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 14.0
+    """Age of incidents and cases."""
     incidents: Annotated[int, Field(ge=1)] = 100_000
+    """At most so many."""
     cases: Annotated[int, Field(ge=1)] = 10_000
+    """At most so many."""
 
 
 class WorkerHint(Strict):
     """What the owner knows of a worker and no interface tells."""
 
     url: BaseUrl
+    """As the router names it."""
     drafter: Drafter = Drafter.UNKNOWN
-    draft_tokens: Annotated[int, Field(ge=1, le=256)] | None = None  # drafts a verify step accepts at most
+    """Who drafts: slow growth is evidence only where a model does."""
+    draft_tokens: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Drafts that one verify step can accept."""
 
 
 class Settings(Strict):
     """Everything `specguard serve` can be told."""
 
-    router: BaseUrl  # where requests go
+    router: BaseUrl
+    """Base URL of the router that requests go to."""
     data_host: str = "127.0.0.1"
+    """Address that clients connect to."""
     data_port: Port = 8400
+    """Port that clients connect to; 0 is any free one."""
     admin_host: str = "127.0.0.1"
+    """Address of health, metrics and API; without a token it must be a loopback."""
     admin_port: Port = 8401
-    admin_token: SecretStr | None = None  # without one the admin port binds to the loopback only
-    metrics_token: SecretStr | None = None  # without one /metrics is open
+    """Port of health, metrics and API; 0 is any free one."""
+    admin_token: Secret | None = None
+    """Bearer token of everything under /api."""
+    metrics_token: Secret | None = None
+    """Bearer token of /metrics, which is open without one."""
     upstream: Literal["raw", "aiohttp"] = "raw"
+    """The client towards the router: our own protocol, or aiohttp's."""
     store: StoreUrl = "sqlite+aiosqlite:///specguard.db"
+    """Where incidents and cases are kept."""
     retention: Retention = Retention()
-    capture: Capture = "hashes"  # of request text in cases
-    capture_salt: SecretStr | None = None  # the same on all replicas makes their hashes comparable
-    rules: str = "default"  # a packaged rule set's name, or a file
-    policy: Policy = Policy.OBSERVE  # where no route says otherwise
+    """What the store keeps."""
+    capture: Capture = "hashes"
+    """What cases keep of requests: nothing, salted hashes and lengths, or the text less its secrets."""
+    capture_salt: Secret | None = None
+    """Salt of the hashes: the same on all replicas to compare theirs; by default it dies with the process."""
+    rules: str = "default"
+    """A packaged rule set's name, or a file."""
+    policy: Policy = Policy.OBSERVE
+    """What to do about a verdict where no route says."""
     routes: tuple[RouteSettings, ...] = ()
-    allow_policy_header: tuple[Policy, ...] = ()  # what a client may ask for by x-specguard-policy
+    """Policy and knobs by path and model; the first that matches wins."""
+    allow_policy_header: tuple[Policy, ...] = ()
+    """Policies that a client may ask for by `x-specguard-policy`."""
     workers: tuple[WorkerHint, ...] = ()
-    ask_growth: bool = True  # have the engine report tokens in every chunk; off where the probe tells more
-    abort: AbortMode = AbortMode.DRAIN  # a bad stream runs out unread, or is closed within a budget
+    """What the owner knows of workers."""
+    ask_growth: bool = True
+    """Have the engine report tokens in every chunk; off where a probe tells more."""
+    abort: AbortMode = AbortMode.DRAIN
+    """Let a bad stream run out unread, or close it within a budget."""
     limits: Limits = Limits()
+    """What one process takes on."""
     timeouts: Timeouts = Timeouts()
+    """How long is waited for whom."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Of our own lines; other libraries speak from `warning` on."""
 
     @model_validator(mode="after")
     def _names_are_labels(self) -> Self:

@@ -1,6 +1,7 @@
 """A rule file becomes detectors, or one clear line a mistake."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from service.config.problem import ConfigProblem
-from service.config.rules import find_rules, load_rules, packaged_sets, rules_schema
+from service.config.rules import _HOMES, find_rules, load_rules, packaged_sets, rules_schema
 from service.core.detectors import DETECTORS
 
 ROOT = Path(__file__).parents[3]
@@ -117,6 +118,12 @@ def test_a_set_that_is_not_there_is_told_with_those_that_are() -> None:
 
 def test_a_packaged_set_is_found_by_name() -> None:
     assert find_rules("default").read_bytes() == (ROOT / "rules/sets/default.yaml").read_bytes()
+
+
+def test_the_wheel_carries_the_sets_to_where_they_are_looked_for() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {ROOT / target for target in wheel["force-include"].values()} == {_HOMES[0]}
+    assert {ROOT / source for source in wheel["force-include"]} == {_HOMES[1]}
 
 
 def test_the_schema_in_the_tree_is_fresh() -> None:

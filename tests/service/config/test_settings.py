@@ -40,7 +40,7 @@ def test_a_store_this_version_cannot_open_is_refused(url: str) -> None:
 
 def test_without_a_token_the_admin_port_stays_on_the_loopback() -> None:
     assert "without admin_token only a loopback" in refused(admin_host="0.0.0.0")  # noqa: S104 - the refusal
-    guarded = Settings.model_validate({"router": ROUTER, "admin_host": "::", "admin_token": "t"})
+    guarded = Settings.model_validate({"router": ROUTER, "admin_host": "::", "admin_token": "hunter2hunter2"})
     assert guarded.admin_host == "::"
 
 
@@ -64,8 +64,13 @@ def test_a_loopback_is_recognised(host: str, loop: bool) -> None:
 
 
 def test_a_secret_shows_nowhere() -> None:
-    settings = Settings.model_validate({"router": ROUTER, "admin_token": "hunter2"})
+    settings = Settings.model_validate({"router": ROUTER, "admin_token": "hunter2hunter2"})
     assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize("secret", ["admin_token", "metrics_token", "capture_salt"])
+def test_an_empty_secret_would_be_everybodys(secret: str) -> None:
+    assert secret in refused(**{secret: ""})
 
 
 def test_the_digest_changes_with_any_setting() -> None:

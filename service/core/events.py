@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from service.core.origin import Origin
+
 UNKNOWN: Final = -1
 """A count that nobody told us. Zero is a count."""
 
@@ -90,6 +92,11 @@ class RequestFacts(msgspec.Struct, frozen=True):
     wants_spec: bool = False  # the client itself asked for sglext.spec_tokens_details
     wants_json: bool = False  # response_format asks for JSON
     tools: bool = False
+    preamble_chars: int = 0  # of `prompt`, in front: system messages, which many sessions have in common
+    asked_chars: int = 0  # of `prompt`, at its end or before the tools: the last message
+    tools_chars: int = 0  # of `prompt`, at its end: the tools that may be called
+    sealed: bool = False  # the model reads more than `prompt` shows: images, token ids
+    origin: Origin | None = None  # the request in the index of who said what; None where there is none
 
     def __repr__(self) -> str:
         shape = f"stream={self.stream} n={self.choices} prompt={len(self.prompt)} chars"
@@ -165,7 +172,8 @@ class Finding(msgspec.Struct, frozen=True):
     log10_e: float  # evidence against "healthy": log10 of an e-value
     at_token: int = UNKNOWN  # where the evidence was complete
     onset_token: int = UNKNOWN  # where the trouble seems to have begun
-    unit: str = ""  # what repeats or leaks, as a short hash: part of the signature, never text
+    unit: str = ""  # what repeats, as a short hash, or whose text it is, as that request's id; never text
+    foreign: bool = False  # the text is another tenant's: a breach of privacy, critical
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -179,6 +187,7 @@ class Judgement(msgspec.Struct, frozen=True):
     onset_token: int = UNKNOWN
     unit: str = ""
     choice: int = 0
+    foreign: bool = False
 
     @property
     def signature(self) -> tuple[str, str, str]:

@@ -56,6 +56,7 @@ class Fusion:
             onset_token=_onset(telemetry, other),
             unit=lead.unit,
             choice=choice,
+            foreign=lead.foreign,
         )
 
     def _evidence(self, said: list[Finding], telemetry: Finding | None, other: Finding | None) -> float:

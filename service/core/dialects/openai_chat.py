@@ -8,6 +8,7 @@ A heartbeat is an SSE comment: OpenAI's SDKs skip it, byte-idle timers count it,
 see it. An error event ends a stream without `[DONE]`: the SDKs raise on any data with a top-level `error`.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +19,12 @@ from service.core.dialects.chat_reader import ChatReader, Message, text_of
 from service.core.dialects.protocol import Outgoing, Reader
 from service.core.dialects.wire import Schema, decode_request, first_rid
 from service.core.events import UNKNOWN, RequestFacts
+
+
+class _Asked(Message):
+    """A message of a request."""
+
+    role: str | None = None
 
 
 class _StreamOptions(Schema):
@@ -31,7 +38,7 @@ class _ResponseFormat(Schema):
 
 class _Request(Schema):
     model: str | None = None
-    messages: list[Message] | None = None
+    messages: list[_Asked] | None = None
     stream: bool | None = None
     n: int | None = None
     max_tokens: int | None = None
@@ -51,6 +58,7 @@ class _RawOptions(Schema):
 _REQUEST: Final = msgspec.json.Decoder(_Request, strict=False)  # lax, as the engine's own reader is
 _RAW_OPTIONS: Final = msgspec.json.Decoder(_RawOptions)
 _NO_TOOLS: Final = {b"null", b"[]"}
+_PREAMBLE: Final = {"system", "developer"}
 
 
 class OpenAIChat:
@@ -65,6 +73,8 @@ class OpenAIChat:
         options = request.stream_options or _StreamOptions()
         limit = request.max_completion_tokens or request.max_tokens
         wanted = request.response_format
+        messages, tools = request.messages or [], _tools(request).decode()
+        texts = [text_of(message) for message in messages]
         return RequestFacts(
             dialect=self.name,
             model=request.model or "",
@@ -73,12 +83,16 @@ class OpenAIChat:
             max_tokens=UNKNOWN if limit is None else limit,
             temperature=1.0 if request.temperature is None else request.temperature,
             rid=first_rid(request.rid),
-            prompt=_prompt(request),
+            prompt="\n".join([*texts, tools]).rstrip("\n"),
             wants_usage=bool(options.include_usage),
             wants_growth=bool(options.continuous_usage_stats),
             wants_spec=bool(request.return_spec_tokens_details),
             wants_json=wanted is not None and wanted.type in {"json_object", "json_schema"},
-            tools=bool(_tools(request)),
+            tools=bool(tools),
+            preamble_chars=_preamble_chars(messages, texts),
+            asked_chars=len(texts[-1] if tools else texts[-1].rstrip("\n")) if texts else 0,
+            tools_chars=len(tools) and len(tools) + 1,
+            sealed=any(map(_is_sealed, messages)),
         )
 
     def outgoing(self, body: bytes, facts: RequestFacts, rid: str, *, ask_growth: bool) -> Outgoing:
@@ -121,10 +135,16 @@ def _tools(request: _Request) -> bytes:
     return b"" if tools in _NO_TOOLS else tools
 
 
-def _prompt(request: _Request) -> str:
-    """All that the chat template shows the model: the messages, then the tools it may call."""
-    texts = [text_of(message) for message in request.messages or ()]
-    return "\n".join([*texts, _tools(request).decode()]).rstrip("\n")
+def _preamble_chars(messages: Sequence[_Asked], texts: Sequence[str]) -> int:
+    """Characters of the system messages that a prompt begins with."""
+    turn = next((at for at, message in enumerate(messages) if message.role not in _PREAMBLE), len(messages))
+    return sum(len(text) + 1 for text in texts[:turn])
+
+
+def _is_sealed(message: Message) -> bool:
+    """Whether a message holds what is not text: its parts have none to read."""
+    parts = message.content if isinstance(message.content, list) else ()
+    return any(not isinstance(part, str) and part.text is None for part in parts)
 
 
 def _stream_options(body: bytes) -> dict[str, object]:

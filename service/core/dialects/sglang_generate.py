@@ -32,6 +32,8 @@ class _Request(Schema):
     stream: bool | None = None
     rid: str | list[str] | None = None
     model: str | None = None
+    input_ids: msgspec.Raw = msgspec.Raw(b"null")
+    image_data: msgspec.Raw = msgspec.Raw(b"null")
     sampling_params: _Sampling | list[_Sampling] | None = None
 
 
@@ -48,7 +50,7 @@ class SGLangGenerate:
         """Read a client's request. Raises `BadRequest`. A prompt given as ids alone reads as empty."""
         request = decode_request(_REQUEST, body)
         texts = request.text if isinstance(request.text, list) else [request.text or ""]
-        sampling = _sampling(request)
+        sampling, prompt = _sampling(request), "\n".join(texts)
         return RequestFacts(
             dialect=self.name,
             model=request.model or "",
@@ -57,8 +59,10 @@ class SGLangGenerate:
             max_tokens=UNKNOWN if sampling.max_new_tokens is None else sampling.max_new_tokens,
             temperature=1.0 if sampling.temperature is None else sampling.temperature,
             rid=first_rid(request.rid),
-            prompt="\n".join(texts),
+            prompt=prompt,
             wants_json=sampling.json_schema is not None,
+            asked_chars=len(prompt),
+            sealed={bytes(request.input_ids), bytes(request.image_data)} != {b"null"},
         )
 
     def outgoing(self, body: bytes, facts: RequestFacts, rid: str, *, ask_growth: bool) -> Outgoing:

@@ -54,7 +54,48 @@ def test_facts_of_a_full_request() -> None:
         wants_spec=True,
         wants_json=True,
         tools=True,
+        asked_chars=2,
+        tools_chars=23,
     )
+
+
+def told(prompt_of: list[dict[str, Any]], **members: object) -> tuple[str, str, str, str]:
+    """Preamble, what is between, the last message, tools: as the marks of the facts cut the prompt."""
+    facts = CHAT.request(body(messages=prompt_of, **members))
+    end = len(facts.prompt) - facts.tools_chars
+    asked = end - facts.asked_chars
+    prompt, head = facts.prompt, facts.preamble_chars
+    return prompt[:head], prompt[head:asked], prompt[asked:end], prompt[end:]
+
+
+def test_a_prompt_is_marked_where_its_parts_meet() -> None:
+    messages = [
+        {"role": "system", "content": "be kind"},
+        {"role": "developer", "content": [{"type": "text", "text": "be short"}]},
+        {"role": "user", "content": "hello"},
+        {"role": "system", "content": "it is late"},
+        {"role": "user", "content": "go on\n"},
+    ]
+    assert told(messages) == ("be kind\nbe short\n", "hello\nit is late\n", "go on", "")
+    tools = [{"type": "function"}]
+    assert told(messages, tools=tools)[2:] == ("go on\n", '\n[{"type": "function"}]')
+
+
+def test_marks_of_odd_prompts_stay_inside_it() -> None:
+    for messages in (
+        [],
+        [{"role": "user"}],
+        [{"content": "\n\n"}],
+        [{"role": "system", "content": None}] * 2,
+    ):
+        assert "".join(told(messages)) in CHAT.request(body(messages=messages)).prompt + "\n"
+
+
+def test_an_image_seals_what_the_model_reads() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    message = {"role": "user", "content": [{"type": "text", "text": "what is this?"}, picture]}
+    assert CHAT.request(body(messages=[message])).sealed
+    assert not CHAT.request(body()).sealed
 
 
 def test_facts_of_a_bare_request() -> None:

@@ -27,12 +27,18 @@ def test_facts_of_a_full_request() -> None:
         rid="mine",
         prompt="hi",
         wants_json=True,
+        asked_chars=2,
     )
 
 
 def test_ids_without_text_read_as_an_empty_prompt() -> None:
     facts = GENERATE.request(b'{"input_ids":[[1,2],[3]],"text":null,"sampling_params":null}')
-    assert facts == RequestFacts(dialect="sglang_generate", max_tokens=UNKNOWN)
+    assert facts == RequestFacts(dialect="sglang_generate", max_tokens=UNKNOWN, sealed=True)
+
+
+def test_an_image_seals_what_the_model_reads() -> None:
+    assert GENERATE.request(b'{"text":"what is this?","image_data":"data:image/png;base64,AA=="}').sealed
+    assert not GENERATE.request(b'{"text":"what is this?"}').sealed
 
 
 def test_a_batch_counts_its_choices_over_all_prompts() -> None:

@@ -1,0 +1,176 @@
+"""Scrapes `/metrics` of workers and routers: how each is accepting, how long its queues are, what went wrong.
+
+A worker's gauges are means over its whole batch, so they say something of the worker and nothing of a
+request; and they stay at their last value when it rests, so each scrape says whether they are fresh. Counters
+come as how far they moved since the scrape before (from zero after a restart).
+
+An answer is read up to `exposition.MAX_BYTES` and parsed off the loop that serves streams. A target that does
+not answer is a count, never an error.
+"""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import httpx
+import msgspec
+import structlog
+
+from service.core.exposition import MAX_BYTES, Exposition, read
+from service.core.spec_series import Freshness, Reading, SpecSample, judge
+
+EVERY_S: Final = 5.0
+"""SGLang's acceptance gauges move every 40 decode iterations: about as often."""
+_PROGRESS: Final = ("realtime_tokens_total", "generation_tokens_total", "spec_decode_num_drafts_total")
+"""Counters that move when a worker decodes."""
+_TROUBLE: Final = (
+    "num_transfer_failed_reqs_total",
+    "num_bootstrap_failed_reqs_total",
+    "num_aborted_requests_total",
+    "num_retracted_requests_total",
+    "load_back_tokens_total",
+)
+DEFERRED_TIMEOUT: Final = "decode_deferred_kv_release_timeout"
+
+_log = structlog.get_logger(__name__)
+
+
+class Scrape(msgspec.Struct, frozen=True):
+    """One target, as it described itself."""
+
+    url: str
+    at: float
+    sample: SpecSample
+    reading: Reading
+    fresh: bool  # its gauges say something new
+    running: float  # requests; NaN: not told
+    waiting: float
+    moved: dict[str, float]  # counters of trouble, since the scrape before
+
+
+class Scraper:
+    """Asks its targets in turn; `run` it as a task. The newest scrape of each is kept."""
+
+    def __init__(
+        self,
+        targets: Iterable[str],
+        client: httpx.AsyncClient,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scrapes: dict[str, Scrape] = {}
+        self.counts: Counter[str] = Counter()  # answered, unanswered, and what expositions left out
+        self._targets = {url.rstrip("/"): _Target() for url in targets}
+        self._client = client
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<Scraper {len(self._targets)} targets, {len(self.scrapes)} answered>"
+
+    def retarget(self, urls: Iterable[str]) -> None:
+        """Workers come and go; what is known of those that stay is kept."""
+        wanted = [url.rstrip("/") for url in urls]
+        self._targets = {url: self._targets.get(url) or _Target() for url in wanted}
+        self.scrapes = {url: scrape for url, scrape in self.scrapes.items() if url in self._targets}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.poll()
+            await asyncio.sleep(EVERY_S)
+
+    async def poll(self) -> None:
+        """Ask everybody once. Never raises."""
+        await asyncio.gather(*[self._ask(url, target) for url, target in tuple(self._targets.items())])
+
+    async def _ask(self, url: str, target: "_Target") -> None:
+        try:
+            text = await self._fetch(f"{url}/metrics")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            self.counts["unanswered"] += 1
+            self.scrapes.pop(url, None)
+            _log.debug("scrape_unanswered", url=url, error=type(error).__name__)
+            return
+        exposition = await asyncio.to_thread(read, text)
+        self.counts["answered"] += 1
+        self.counts.update(exposition.counts)
+        if url in self._targets:
+            self.scrapes[url] = target.see(url, self._clock(), exposition)
+
+    async def _fetch(self, url: str) -> str:
+        """The body, or the beginning of one that is too long."""
+        parts, size = [], 0
+        async with self._client.stream("GET", url, headers={"accept-encoding": "identity"}) as response:
+            response.raise_for_status()
+            async for part in response.aiter_bytes():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BYTES:
+                    break
+        return b"".join(parts)[: MAX_BYTES + 1].decode("utf-8", "replace")
+
+
+class _Target:
+    """What is remembered of a target from scrape to scrape."""
+
+    __slots__ = ("_counters", "_freshness")
+
+    def __init__(self) -> None:
+        self._freshness = Freshness()
+        self._counters: dict[str, float] | None = None
+
+    def see(self, url: str, at: float, exposition: Exposition) -> Scrape:
+        before, self._counters = self._counters, _counters(exposition)
+        moved = _moved(before, self._counters)
+        sample = _sample(exposition, moved)
+        return Scrape(
+            url,
+            at,
+            sample,
+            judge(sample),
+            self._freshness.see({name: self._counters.get(name, math.nan) for name in _PROGRESS}),
+            _either(exposition, "num_running_reqs", "num_requests_running"),
+            _either(exposition, "num_queue_reqs", "num_requests_waiting"),
+            {name: moved[name] for name in (*_TROUBLE, DEFERRED_TIMEOUT) if moved.get(name)},
+        )
+
+
+def _counters(exposition: Exposition) -> dict[str, float]:
+    names = (*_PROGRESS, *_TROUBLE, "spec_verify_calls_total", "spec_decode_num_accepted_tokens_total")
+    counters = {name: exposition.total(name) for name in names}
+    counters[DEFERRED_TIMEOUT] = exposition.total("decode_deferred_kv_release_total", outcome="timeout")
+    return {name: value for name, value in counters.items() if not math.isnan(value)}
+
+
+def _moved(before: dict[str, float] | None, now: dict[str, float]) -> dict[str, float]:
+    """Since the scrape before; a counter that fell has begun anew."""
+    if before is None:
+        return {}
+    return {
+        name: value - before.get(name, 0.0) if value >= before.get(name, 0.0) else value
+        for name, value in now.items()
+    }
+
+
+def _sample(exposition: Exposition, moved: dict[str, float]) -> SpecSample:
+    """SGLang tells gauges, vLLM counters; both become one sample."""
+    steps = moved.get("spec_decode_num_drafts_total", 0.0)
+    return SpecSample(
+        accept_length=exposition.mean("spec_accept_length"),
+        accept_rate=exposition.mean("spec_accept_rate"),
+        verify_steps=int(steps),
+        correct_drafts=int(moved.get("spec_decode_num_accepted_tokens_total", 0.0)) if steps else 0,
+        draft_tokens=_whole(exposition.mean("spec_num_draft_tokens")),
+    )
+
+
+def _either(exposition: Exposition, *families: str) -> float:
+    """A count over all ranks, under the first of the names that is there."""
+    totals = (exposition.total(family) for family in families)
+    return next((total for total in totals if not math.isnan(total)), math.nan)
+
+
+def _whole(number: float) -> int:
+    return 0 if math.isnan(number) else int(number)

@@ -1,0 +1,136 @@
+"""What workers say in `/metrics`, between scrapes, and what follows where they say nothing."""
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from service.core.exposition import MAX_BYTES
+from service.core.spec_series import Reading
+from service.edges.collectors.scrape import DEFERRED_TIMEOUT, Scrape, Scraper
+from service.edges.router_admin import admin_client
+from tests.fakes import OK, Script, ScriptedUpstream, Stop, answer
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "telemetry"
+
+
+def told(text: str) -> Script:
+    return [answer(text.encode(), kind=b"text/plain; version=0.0.4")]
+
+
+def vllm(drafts: int, accepted: int) -> Script:
+    return told(
+        f'vllm:spec_decode_num_drafts_total{{engine="0"}} {drafts}\n'
+        f'vllm:spec_decode_num_accepted_tokens_total{{engine="0"}} {accepted}\n'
+        'vllm:num_requests_running{engine="0"} 2\n'
+    )
+
+
+def sglang(tokens: int, timeouts: int = 0) -> Script:
+    return told(
+        'sglang:spec_accept_length{dp_rank="0"} 3.0\n'
+        'sglang:spec_accept_length{dp_rank="1"} 2.0\n'
+        "sglang:spec_num_draft_tokens 4\n"
+        'sglang:num_running_reqs{dp_rank="0"} 3\nsglang:num_running_reqs{dp_rank="1"} 1\n'
+        f'sglang:realtime_tokens_total{{mode="decode"}} {tokens}\n'
+        f'sglang:decode_deferred_kv_release_total{{outcome="timeout"}} {timeouts}\n'
+        'sglang:decode_deferred_kv_release_total{outcome="drained"} 50\n'
+    )
+
+
+@asynccontextmanager
+async def scraping(*scripts: Script) -> AsyncIterator[tuple[Scraper, str]]:
+    async with ScriptedUpstream(*scripts) as worker, admin_client() as client:
+        yield Scraper([worker.url + "/"], client, clock=lambda: 7.0), worker.url
+
+
+async def scrapes(*scripts: Script) -> list[Scrape | None]:
+    """One scrape a script."""
+    found = []
+    async with scraping(*scripts) as (scraper, url):
+        for _ in scripts:
+            await scraper.poll()
+            found.append(scraper.scrapes.get(url))
+    return found
+
+
+async def test_gauges_of_all_ranks_are_one_sample() -> None:
+    (scrape,) = await scrapes(sglang(10))
+    assert scrape is not None
+    assert (scrape.sample.length, scrape.sample.draft_tokens) == (2.5, 4)
+    assert (scrape.reading, scrape.running, scrape.at) == (Reading.HEALTHY, 4, 7.0)
+    assert math.isnan(scrape.waiting)
+
+
+async def test_gauges_are_fresh_only_where_a_counter_moved() -> None:
+    found = await scrapes(sglang(10), sglang(10), sglang(11), sglang(11))
+    assert [scrape is not None and scrape.fresh for scrape in found] == [False, False, True, False]
+
+
+async def test_counters_of_trouble_come_as_what_happened_since() -> None:
+    found = await scrapes(sglang(10, 5), sglang(10, 5), sglang(10, 7), sglang(10, 1))
+    moved = [scrape.moved if scrape else None for scrape in found]
+    assert moved == [{}, {}, {DEFERRED_TIMEOUT: 2}, {DEFERRED_TIMEOUT: 1}]  # at last: restarted
+
+
+async def test_vllm_tells_counters_and_gets_a_sample_between_two_scrapes() -> None:
+    first, second, third = await scrapes(vllm(100, 10), vllm(110, 25), vllm(110, 25))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.reading is Reading.NO_DATA
+    assert second.sample.length == 2.5
+    assert second.fresh
+    assert third.reading is Reading.NO_DATA
+    assert second.running == 2
+
+
+async def test_a_real_worker_is_scraped() -> None:
+    (scrape,) = await scrapes(told((FIXTURES / "sgl-ngram-metrics.txt").read_text()))
+    assert scrape is not None
+    assert (scrape.sample.length, scrape.sample.draft_tokens, scrape.waiting) == (1.2, 5, 0)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [answer(b"no", b"HTTP/1.1 404 Not Found\r\n")],
+        [OK, Stop.CLOSE],
+        [Stop.RESET],
+    ],
+)
+async def test_a_worker_that_does_not_answer_is_counted_and_forgotten(script: Script) -> None:
+    async with scraping(sglang(1), script) as (scraper, url):
+        await scraper.poll()
+        assert url in scraper.scrapes
+        await scraper.poll()
+        assert scraper.scrapes == {}
+        assert scraper.counts["unanswered"] == 1
+
+
+async def test_half_an_answer_is_read_as_far_as_it_goes() -> None:
+    (scrape,) = await scrapes(told("sglang:spec_accept_length 3.0\nsglang:spec_num_draft_tokens 1"))
+    assert scrape is not None
+    assert (scrape.sample.length, scrape.sample.draft_tokens) == (3.0, 0)
+
+
+async def test_an_endless_answer_is_read_to_the_bound() -> None:
+    line = b'sglang:gen_throughput{r="xxxxxxxxxxxxxxxxxxxxxxxx"} 1\n'
+    endless = line * (2 * MAX_BYTES // len(line))
+    async with scraping([answer(b"sglang:spec_accept_length 3.0\n" + endless)]) as (scraper, url):
+        await scraper.poll()
+        assert scraper.scrapes[url].sample.length == 3.0
+        assert scraper.counts["over_the_limit"] > 0
+
+
+async def test_workers_come_and_go() -> None:
+    async with scraping(sglang(1)) as (scraper, url):
+        await scraper.poll()
+        scraper.retarget([url, "http://127.0.0.1:1"])
+        assert url in scraper.scrapes
+        scraper.retarget([])
+        assert scraper.scrapes == {}
+        await scraper.poll()
+        assert repr(scraper) == "<Scraper 0 targets, 0 answered>"

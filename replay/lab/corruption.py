@@ -114,8 +114,13 @@ def fault_named(name: str) -> Fault:
 class Pools(Protocol):
     """Both pools of a worker."""
 
-    target: Floats
-    draft: Floats
+    @property
+    def target(self) -> Floats:
+        """The target model's."""
+
+    @property
+    def draft(self) -> Floats:
+        """The draft model's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,8 @@ class Speculator:
     target_pool: Floats
     draft_pool: Floats
     draft_tokens: int = DRAFT_TOKENS
+    drafter: Callable[[RequestState, int], list[int]] | None = None
+    """Proposes in place of the draft model."""
 
     def prefill(self, request: RequestState) -> int:
         """Compute the prompt in both pools, append the first answer token and return it."""
@@ -139,7 +141,10 @@ class Speculator:
 
     def step(self, request: RequestState) -> StepResult:
         """Draft, verify, append."""
-        drafts = propose(self.draft, request, self.draft_pool, self.draft_tokens)
+        if self.drafter is not None:
+            drafts = self.drafter(request, self.draft_tokens)
+        else:
+            drafts = propose(self.draft, request, self.draft_pool, self.draft_tokens)
         accepted, new_tokens = verify(self.target, request, self.target_pool, drafts)
         request.tokens += new_tokens
         return StepResult(len(drafts), accepted, tuple(new_tokens))

@@ -9,6 +9,7 @@ from cyclopts.validators import Number
 
 from service.cli.demo import NO_SETUP
 from service.cli.exits import Unfit
+from service.cli.lab_faults import faults
 
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
@@ -16,6 +17,7 @@ Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 app = App(
     name="lab", help="The reference prefill-decode backend: a small real engine with switchable faults."
 )
+app.command(faults)
 
 
 @app.command

@@ -55,6 +55,11 @@ class Choice:
     def __repr__(self) -> str:
         return f"<Choice {self.index} tokens={self.tokens} chars={self.chars} {self.judgement.level.name}>"
 
+    @property
+    def tail(self) -> str:
+        """The last text, at most what detectors may look back on."""
+        return self._tail[-TAIL_BYTES:].decode("utf-8", "replace")
+
     def read(self, deltas: Sequence[Delta], now: float) -> Iterable[Look]:
         """The looks that these events make; one, unless the text is long."""
         before = tokens = self.tokens

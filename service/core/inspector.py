@@ -55,6 +55,12 @@ class Inspector:
         return sum(known) if known else UNKNOWN
 
     @property
+    def tail(self) -> str:
+        """The last text of the choice that was judged, for a case where the owner captures text."""
+        judged = (choice.tail for choice in self._choices if choice.index == self.judgement.choice)
+        return next(judged, "")
+
+    @property
     def steps(self) -> int:
         """Verify steps: the engine's own count where it gave one."""
         return sum(c.verified if c.verified > 0 else c.counter.steps for c in self._choices)

@@ -75,6 +75,7 @@ class Record:
                 desk.count("detector_faults", detector, by=times)
         if attempt.steps:
             desk.count("spec_verify_steps", by=attempt.steps)
+            desk.count("spec_emitted_tokens", by=round(attempt.accept_length * attempt.steps))
             desk.sample("request_accept_length", attempt.accept_length)
         return attempt
 
@@ -94,6 +95,7 @@ class Record:
         desk.budget.completed(now)
         desk.count("streams", self._route.name, self._route.policy, outcome)
         desk.count("tokens", "delivered", by=max(delivered_tokens, 0))
+        desk.sample("stream_duration_seconds", now - self._started_at)
         bad_tokens = max(0, delivered_tokens - self.bad_from) if self.bad_from != UNKNOWN else 0
         if bad_tokens:
             desk.count("delivered_bad_tokens", by=bad_tokens)

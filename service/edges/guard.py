@@ -61,11 +61,13 @@ class Guard(Relay):
     """A request that the monitor watches."""
 
     __slots__ = (
+        "_answers",
         "_attempts",
         "_avoid",
         "_data_at",
         "_facts",
         "_head",
+        "_headed_at",
         "_holds",
         "_looking",
         "_pin",
@@ -96,7 +98,8 @@ class Guard(Relay):
         self._pin: int | None = None
         self._attempts = 1
         self._started_at = monotonic()
-        self._data_at = 0.0
+        self._headed_at = self._data_at = 0.0
+        self._answers: list[str] = []  # the tails of attempts taken back
         rid = facts.rid or new_rid()
         self._sent = self._outgoing(rid)
         self.monitor = Monitor(
@@ -167,6 +170,7 @@ class Guard(Relay):
         self._opened_at = 0.0
         now = monotonic()
         self._head = head
+        self._headed_at = self._headed_at or now
         self._streamed = is_event_stream(head.headers)
         worker = (value_of(head.headers, ROUTED_WORKER) or b"").decode("latin-1")
         self._means.pins.answered(self._pin, worker)
@@ -244,12 +248,15 @@ class Guard(Relay):
                 case Fail():
                     self._fail_loudly(action)
                 case Report(incident):
-                    self._means.keep(incident, Kept(self._facts, self.request.body))
+                    answers = (*self._answers, self._tail())
+                    self._means.keep(incident, Kept(self._facts, self.request.body, answers))
 
     def _commit(self, now: float) -> None:
         """The response head goes out, once; from here on there is no other attempt to show."""
         if self._head_sent:
             return
+        if self._headed_at:
+            self._means.desk.sample("added_latency_seconds:first_byte", now - self._headed_at)
         if self._data_at:
             self._means.desk.sample("added_latency_seconds:hold", now - self._data_at)
         sent = self._sent
@@ -259,7 +266,12 @@ class Guard(Relay):
             headers.append((ATTEMPTS, b"%d" % self._attempts))
         self.send_head(self._head.status, headers)
 
+    def _tail(self) -> str:
+        inspector = self.monitor.generation.inspector
+        return inspector.tail if inspector is not None else ""
+
     def _restart(self, restart: Restart, now: float) -> None:
+        self._answers.append(self._tail())
         self.leave(drain=restart.drain, reason="verdict")
         rid = new_rid()
         self._sent = self._outgoing(rid)

@@ -52,7 +52,22 @@ async def test_a_corrupted_generation_is_taken_back_kept_and_told(tmp_path: Path
         assert [one["level"] for one in incidents[0]["attempts"]] == ["corrupt", "clean"]
         assert [one["id"] for one in cases] == [incidents[0]["case_id"]]
         assert await sidecar.metric('specguard_cases_total{result="saved"}') == 1
+        assert await sidecar.metric('specguard_added_latency_seconds_count{phase="first_byte"}') == 1
+        assert await sidecar.metric("specguard_unknown_counts_total") == 0
     assert len(sidecar.upstream.requests) == 1 + 2
+
+
+async def test_full_capture_keeps_what_was_taken_back(tmp_path: Path) -> None:
+    bad, good = [head(), *pieces(*LOOP)], [head(), *pieces(*chat("hello"))]
+    async with running(tmp_path, bad, good, policy="protect", capture="full") as sidecar:
+        await sidecar.ask(CHAT, body())
+        await asyncio.sleep(1.5)  # the writer's second
+        (row,) = (await sidecar.admin.get("/api/cases")).json()["cases"]
+        case = (await sidecar.admin.get(f"/api/cases/{row['id']}")).json()
+    taken_back, delivered = case["attempts"]
+    assert taken_back["answer"].endswith("the cat sat on the mat. ")
+    assert delivered["answer"] == "hello"
+    assert case["request"]["body"]["messages"][0]["content"] == "hello there"
 
 
 async def test_a_store_that_cannot_be_opened_stops_no_stream(tmp_path: Path) -> None:

@@ -136,6 +136,6 @@ class Choice:
     def _grown(self) -> int:
         if self.tokens == UNKNOWN:
             return 0
-        if not self.chars:
-            return self.tokens
-        return self.tokens - self._text_tokens if self._text_tokens != UNKNOWN else 0
+        since_text = self.tokens - self._text_tokens if self._text_tokens != UNKNOWN else 0
+        # A token that shows has at least one byte of text: what a whole body claims beyond that never showed.
+        return max(since_text if self.chars else self.tokens, self.tokens - self._size)

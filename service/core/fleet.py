@@ -1,8 +1,9 @@
 """What is known of the workers: who drafts, how many tokens, how well drafts are accepted when all is well.
 
 The acceptance floor is learned from streams that ended clean: their accept rates fall into 50 bins a worker,
-and the floor is the lower edge of the bin that holds the 0.1 % quantile. Under 200 streams there is no floor:
-a quantile that nobody has seen is not a baseline.
+and the floor is the lower edge of the bin that holds the 0.1 % quantile. Under 3,000 streams there is none:
+a quantile that nobody has seen is not a baseline, and some "clean" streams are corrupted ones that nobody
+noticed, so that the lowest few must not set it.
 """
 
 from math import isnan
@@ -13,7 +14,7 @@ import msgspec
 from service.core.events import Drafter, WorkerFacts
 
 BINS: Final = 50
-ENOUGH_STREAMS: Final = 200
+ENOUGH_STREAMS: Final = 3000
 QUANTILE: Final = 0.001
 MIN_STEPS: Final = 8
 """Verify steps under which a stream's own accept rate says too little to be counted."""

@@ -36,7 +36,7 @@ class Record:
         self._rid, self._facts, self._route, self._desk, self._started_at = rid, facts, route, desk, now
         self.attempts: list[Attempt] = []
         self._last: Generation | None = None
-        self.signatures: set[tuple[str, str, str]] = set()
+        self.signatures: dict[tuple[str, str, str], int] = {}  # how often each was seen
         self.bad_from = UNKNOWN  # the token from which delivered text is known to be bad
 
     def __repr__(self) -> str:
@@ -82,7 +82,8 @@ class Record:
     def again(self, generation: Generation) -> None:
         """A generation is taken back and will be made again."""
         if generation.judgement.level is not Level.CLEAN:
-            self.signatures.add(generation.judgement.signature)
+            signature = generation.judgement.signature
+            self.signatures[signature] = self.signatures.get(signature, 0) + 1
         attempt = self.over(generation)
         self._desk.count("tokens", "discarded", by=max(attempt.tokens, 0))
 

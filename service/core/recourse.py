@@ -18,6 +18,9 @@ UNAVAILABLE: Final = 503
 RETRY_AFTER_S: Final = 1
 """SDKs back off by themselves from there; a budget's floor is counted in seconds too."""
 
+SAME_UNIT: Final = 2
+"""The same unit in this many generations: no accident."""
+
 Words = tuple[int, Guilty, str, str]
 """A failure in words: status, guilty side, reason (a metric label), message (for the client)."""
 
@@ -44,8 +47,7 @@ class Recourse:
         """Why there can be no further generation, the shared budget left aside."""
         if released:
             return Refusal.RELEASED
-        judgement = generation.judgement
-        if judgement.level is Level.CORRUPT and judgement.signature in self._record.signatures:
+        if self._seen_enough(generation):
             return Refusal.SIGNATURE
         if len(self._record.attempts) + 1 >= self._route.max_generations:
             return Refusal.GENERATIONS
@@ -75,6 +77,18 @@ class Recourse:
             retry_after_s=RETRY_AFTER_S if status == UNAVAILABLE else UNKNOWN,
             drain=generation.status != 0 and self._drains(generation, now),
         )
+
+    def _seen_enough(self, generation: Generation) -> bool:
+        """Whether this finding has come back often enough to be the prompt's or the model's own doing.
+
+        Twice the same unit on two workers is no accident. A finding without a unit (silence) does not say
+        what came back: only when every generation ended in it is it believed to be the prompt's.
+        """
+        judgement = generation.judgement
+        if judgement.level is not Level.CORRUPT:
+            return False
+        seen = 1 + self._record.signatures.get(judgement.signature, 0)
+        return seen >= (SAME_UNIT if judgement.unit else max(self._route.max_generations, SAME_UNIT))
 
     def _drains(self, generation: Generation, now: float) -> bool:
         """Whether the old stream runs out unread; one that has finished needs no word of the governor."""

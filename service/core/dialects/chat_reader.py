@@ -72,6 +72,7 @@ class _WholeChoice(_Choice):
 
 class _Usage(Schema):
     completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class _Ext(Schema):
@@ -122,7 +123,7 @@ class ChatReader:
         answer = decode_one(_BODY, body)
         if answer is None or not answer.choices or answer.error is not None:
             return self._odd(answer, body) or [UNREADABLE]
-        tokens = _tokens(answer.usage) if len(answer.choices) == 1 else UNKNOWN
+        tokens = _shown(answer.usage, answer.choices[0]) if len(answer.choices) == 1 else UNKNOWN
         return [_delta(choice, tokens) for choice in answer.choices] + _totals(answer)
 
     def _odd(self, chunk: _Chunk | None, payload: bytes) -> list[Delta]:
@@ -171,6 +172,15 @@ def _tokens(usage: _Usage | None) -> int:
     if usage is None or usage.completion_tokens is None:
         return UNKNOWN
     return usage.completion_tokens
+
+
+def _shown(usage: _Usage | None, choice: _Choice) -> int:
+    """Completion tokens, less the reasoning that was counted and kept from the client."""
+    tokens, message = _tokens(usage), choice.delta
+    hides = message is not None and not (message.reasoning_content or message.reasoning)
+    if usage is None or tokens == UNKNOWN or not hides:
+        return tokens
+    return max(tokens - (usage.reasoning_tokens or 0), 0)
 
 
 def _totals(chunk: _Chunk) -> list[Delta]:

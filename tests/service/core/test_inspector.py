@@ -203,16 +203,22 @@ def test_a_choice_that_has_ended_is_not_silent() -> None:
 def test_tokens_beyond_the_last_text_are_counted() -> None:
     seen = Recorder()
     guard = inspector(seen)
-    guard.read([Delta(text="a", tokens=5)], 0.0)
+    guard.read([Delta(text="a" * 40, tokens=5)], 0.0)
     guard.read([Delta(tokens=30)], 0.1)
     guard.read([Delta(text="b", tokens=31), Delta(tokens=40)], 0.2)
     assert [look.grown for look in seen.looks] == [0, 25, 9]
 
 
+def test_tokens_that_no_byte_of_text_can_stand_for_are_counted() -> None:
+    seen = Recorder()
+    inspector(seen).read([Delta(text="ten bytes.", tokens=256, finish="length")], 0.0)
+    assert seen.looks[0].grown == 246
+
+
 def test_a_final_count_alone_says_nothing_of_growth_without_text() -> None:
     seen = Recorder()
     guard = inspector(seen)
-    guard.read([Delta(text="a long answer")], 0.0)
+    guard.read([Delta(text="a long answer " * 40)], 0.0)
     guard.read([Delta(tokens=400)], 0.1)
     assert seen.looks[-1].grown == 0
 

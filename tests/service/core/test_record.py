@@ -32,7 +32,7 @@ def test_an_incident_tells_the_worst_judgement_and_every_attempt() -> None:
     incident = kept.close(Outcome.RECOVERED, generation(), 100, 2.5)
     assert incident is not None
     assert (incident.judgement, incident.duration_s, len(incident.attempts)) == (BAD, 2.5, 2)
-    assert kept.signatures == {BAD.signature}
+    assert kept.signatures == {BAD.signature: 1}
     assert kept.workers == (WORKER.url, WORKER.url)
     assert kept._desk.counts["tokens", "discarded"] == 100
 

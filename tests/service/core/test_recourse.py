@@ -8,7 +8,8 @@ from service.core.recourse import TOO_LARGE, Recourse
 from service.core.retry import Refusal
 from tests.service.core.toy import PLAIN, WORKER, ToyDialect, desk
 
-BAD = Judgement(Level.CORRUPT, Kind.GARBLED, "text", 8.0)
+BAD = Judgement(Level.CORRUPT, Kind.GARBLED, "text", 8.0, unit="bad")
+SILENT = Judgement(Level.CORRUPT, Kind.SILENT, "silence", 8.0)
 
 
 def means(policy: Policy = Policy.PROTECT, generations: int = 3) -> tuple[Recourse, Record]:
@@ -40,6 +41,14 @@ def test_the_same_signature_twice_is_refused_another_is_not() -> None:
     assert recourse.refusal(generation(), released=False) is Refusal.SIGNATURE
     other = Judgement(Level.CORRUPT, Kind.REPETITION, "loop", 8.0)
     assert recourse.refusal(generation(other), released=False) is None
+
+
+def test_silence_names_no_unit_and_is_the_prompts_doing_only_when_every_generation_ends_in_it() -> None:
+    recourse, _ = means(generations=3)
+    assert recourse.again(generation(SILENT), "verdict", 0.0, released=False)
+    assert recourse.again(generation(SILENT), "verdict", 0.0, released=False)
+    assert recourse.refusal(generation(SILENT), released=False) is Refusal.SIGNATURE
+    assert recourse.refusal(generation(BAD), released=False) is Refusal.GENERATIONS
 
 
 @pytest.mark.parametrize("policy", list(Policy))

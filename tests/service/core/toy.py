@@ -106,7 +106,9 @@ class SaysBad:
     def look(self, state: None, look: Look) -> Finding | None:
         if b"BAD" in look.tail or look.quiet_s >= 2:
             kind = Kind.SILENT if look.quiet_s >= 2 else Kind.GARBLED
-            return Finding(self.name, self.channel, kind, self.log10_e, look.tokens, max(look.tokens - 1, 0))
+            unit = "" if kind is Kind.SILENT else "bad"
+            onset = max(look.tokens - 1, 0)
+            return Finding(self.name, self.channel, kind, self.log10_e, look.tokens, onset, unit)
         return None
 
 

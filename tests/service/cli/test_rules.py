@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from service.cli import run
 from service.cli.exits import BAD_INPUT, DONE
@@ -27,10 +28,12 @@ def test_a_valid_file_is_said_to_be_valid(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_wrong_number_ends_with_2_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text(DEFAULT.read_text().replace("word_tokens: 96", "word_tokens: ninety"))
+    rules = yaml.safe_load(DEFAULT.read_text())
+    rules["detectors"]["silence"]["quiet_s"] = "two"
+    file.write_text(yaml.safe_dump(rules))
     assert run(["rules", "check", str(file)]) == BAD_INPUT
     told = capsys.readouterr().err
-    assert told == f"specguard: {file}: detectors.loop.word_tokens: expected a valid integer, got 'ninety'\n"
+    assert told == f"specguard: {file}: detectors.silence.quiet_s: expected a valid number, got 'two'\n"
 
 
 def test_a_set_is_shown_as_it_is_written_and_as_numbers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,9 +89,8 @@ def test_a_rule_set_that_cannot_stand_is_told_before_a_port_is_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = tmp_path / "mine.yaml"
-    rules.write_text("name: mine\ndetectors: {loop: {word_tokens: many}}\nfusion: {}\n")
+    rules.write_text("name: mine\ndetectors: {silence: {quiet_s: many}}\nfusion: {}\n")
     assert run(["serve", "--router", ROUTER, "--rules", str(rules)]) == BAD_INPUT
     assert (
-        f"{rules}: detectors.loop.word_tokens: expected a valid integer, got 'many'"
-        in capsys.readouterr().err
+        f"{rules}: detectors.silence.quiet_s: expected a valid number, got 'many'" in capsys.readouterr().err
     )

@@ -51,11 +51,11 @@ class FakePins:
         self.avoided: list[frozenset[str]] = []
         self.answers: list[tuple[int | None, str]] = []
 
-    def choose(self, avoid: frozenset[str]) -> int | None:
+    def choose(self, model: str, avoid: frozenset[str]) -> int | None:
         self.avoided.append(avoid)
         return self._pins.pop(0) if self._pins else None
 
-    def answered(self, pin: int | None, worker: str) -> None:
+    def answered(self, model: str, pin: int | None, worker: str) -> None:
         self.answers.append((pin, worker))
 
 

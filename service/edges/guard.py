@@ -173,7 +173,7 @@ class Guard(Relay):
         self._headed_at = self._headed_at or now
         self._streamed = is_event_stream(head.headers)
         worker = (value_of(head.headers, ROUTED_WORKER) or b"").decode("latin-1")
-        self._means.pins.answered(self._pin, worker)
+        self._means.pins.answered(self._facts.model, self._pin, worker)
         if worker in self._avoid:
             self._means.desk.count("retry_same_worker")
         facts = self._means.desk.fleet.worker(worker)
@@ -276,7 +276,7 @@ class Guard(Relay):
         rid = new_rid()
         self._sent = self._outgoing(rid)
         self._avoid = frozenset(restart.avoid)
-        self._pin = self._means.pins.choose(self._avoid)
+        self._pin = self._means.pins.choose(self._facts.model, self._avoid)
         self._attempts += 1
         self.monitor.retry(rid, self._sent, now)
         self.open(self._attempt(), now)

@@ -78,7 +78,7 @@ async def test_only_decode_workers_can_be_pinned() -> None:
         entries = ((worker.url, "decode"), (worker.url + "/b", "decode"), (worker.url + "/p", "prefill"))
         async with ScriptedUpstream(listed(*entries)) as router, asking(router) as (admin, _, pins):
             await admin.poll()
-            assert repr(pins) == "<PinBook 0 of 2 known, works>"
+            assert repr(pins) == "<PinBook 0 models over 2 workers>"
 
 
 async def test_a_worker_that_left_is_forgotten() -> None:
@@ -118,7 +118,7 @@ async def test_a_router_of_another_kind_leaves_workers_unknown_and_pins_off(scri
         await admin.poll()
         assert not admin.reachable
         assert fleet.urls() == ()
-        assert pins.choose(frozenset({"http://w"})) is None
+        assert pins.choose("model", frozenset({"http://w"})) is None
 
 
 async def test_a_router_that_is_down_is_asked_again() -> None:

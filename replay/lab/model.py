@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,10 +185,22 @@ class TinyLM:
         `before` is called with each layer's number before that layer's pages are touched: the sync point of
         whatever else writes them.
         """
+        _check_room(start, len(tokens), pages)
+        store = _Slots(pool, pages, start, len(tokens))
+        return self.forward_in(tokens, start, store, last_only=last_only, before=before)
+
+    def forward_in(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        store: "KVStore",
+        *,
+        last_only: bool = False,
+        before: Callable[[int], None] | None = None,
+    ) -> Floats:
+        """Do what forward() does with KV that lies in a store of the caller's."""
         end = len(tokens)
-        _check_room(start, end, pages)
         ids = np.asarray(tokens, np.intp)
-        slots = _Slots(pool, pages, start, end)
         future = None if end - start == 1 else np.arange(end) > np.arange(start, end)[:, None]
         x = self._embedded[ids[start:]]
         with np.errstate(all="ignore"):
@@ -196,7 +208,8 @@ class TinyLM:
                 if before is not None:
                     before(at)
                 x = self._inject(x, at, ids, start)
-                x = x + self._attend(_normed(x) @ layer.qkv, slots.of_layer(at), future) @ layer.out
+                mixed = self._attend(_normed(x) @ layer.qkv, start, store.of_layer(at), future)
+                x = x + mixed @ layer.out
                 hidden = np.maximum(_normed(x) @ layer.up, 0)
                 x = x + (hidden * hidden) @ layer.down
             logits: Floats = _normed(x[-1:] if last_only else x) @ self._output
@@ -210,11 +223,11 @@ class TinyLM:
             x = x + _shifted(self._second, ids, start, 2)
         return x
 
-    def _attend(self, qkv: Floats, layer: "_LayerSlots", future: NDArray[np.bool_] | None) -> Floats:
+    def _attend(self, qkv: Floats, start: int, layer: "LayerKV", future: NDArray[np.bool_] | None) -> Floats:
         """Write this layer's keys and values, then read all of the request's from its pages."""
-        places, slots = len(qkv), layer.slots
+        places = len(qkv)
         qkv = qkv.reshape(places, 3, self.shape.heads, self.shape.head_dim)
-        self._turn(qkv[:, :2], slots.start, slots.end)
+        self._turn(qkv[:, :2], start, start + places)
         layer.write(qkv[:, 1], qkv[:, 2])
         keys, values = layer.read()
         scores = np.matmul(qkv[:, 0].transpose(1, 0, 2), keys.transpose(1, 2, 0))
@@ -233,6 +246,23 @@ class TinyLM:
         a, b = x[..., :size].copy(), x[..., size : 2 * size].copy()
         x[..., :size] = a * cosine - b * sine
         x[..., size : 2 * size] = a * sine + b * cosine
+
+
+class LayerKV(Protocol):
+    """One layer of one request's KV: the new places are written, then all places are read."""
+
+    def write(self, keys: Floats, values: Floats) -> None:
+        """Store [place, head, head_dim] of the new places."""
+
+    def read(self) -> tuple[Floats, Floats]:
+        """Return keys and values of all places, the new ones last."""
+
+
+class KVStore(Protocol):
+    """One request's KV, wherever it lies."""
+
+    def of_layer(self, layer: int) -> LayerKV:
+        """Return one layer of it."""
 
 
 class _Slots:

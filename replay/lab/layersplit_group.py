@@ -274,6 +274,9 @@ class Check:
 
 def check(ranks: int, requests: int, *, late_layer: int = LATE_LAYER, seed: int = 1) -> Check:
     """Check that many requests; draw them with `seed`."""
+    layers = load_models()[0].shape.layers
+    if late_layer >= layers:
+        raise ValueError(f"there is no layer {late_layer}: the model has {layers}")
     found = Check(ranks, late_layer)
     plan = Plan(steps=6)
     with RankGroup(ranks) as group:

@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 from service.cli.demo import NO_SETUP
 from service.cli.exits import Unfit
 from service.cli.lab_faults import faults
+from service.cli.lab_plan import layersplit, plan
 
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
@@ -18,6 +19,8 @@ app = App(
     name="lab", help="The reference prefill-decode backend: a small real engine with switchable faults."
 )
 app.command(faults)
+app.command(plan)
+app.command(layersplit)
 
 
 @app.command

@@ -69,6 +69,13 @@ class Submission:
     include_usage: bool = False
     continuous_usage: bool = False
     spec_details: bool = False
+    cached_details: bool = False
+    echo: str = ""
+    token_ids: bool = False
+    """Send each chunk's token ids, and the prompt's with the first."""
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    """As the client said it, for an answer that repeats the request."""
 
     def __repr__(self) -> str:
         """Leave the prompt out."""
@@ -84,7 +91,9 @@ class _Sampling(msgspec.Struct):
     stop: str | list[str] | None = None
 
 
-class _Pair(msgspec.Struct):
+class RoutedBody(msgspec.Struct):
+    """What a router adds to any body, and what all bodies have in common."""
+
     bootstrap_host: str | None = None
     bootstrap_port: int | None = None
     bootstrap_room: int | None = None
@@ -93,30 +102,36 @@ class _Pair(msgspec.Struct):
     model: str | None = None
 
 
-class _Generate(_Pair):
+class _Generate(RoutedBody):
     text: str | None = None
     input_ids: list[int] | None = None
     sampling_params: _Sampling = msgspec.field(default_factory=_Sampling)
     return_logprob: bool | None = None
 
 
-class _StreamOptions(msgspec.Struct):
+class StreamOptions(msgspec.Struct):
+    """OpenAI's `stream_options`."""
+
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
 
-class _Part(msgspec.Struct):
+class BodyPart(msgspec.Struct):
+    """One part of a message's content."""
+
     type: str
     text: str = ""
 
 
-class _Message(msgspec.Struct):
+class BodyMessage(msgspec.Struct):
+    """One chat message as it came."""
+
     role: str
-    content: str | list[_Part] | None = None
+    content: str | list[BodyPart] | None = None
 
 
-class _Chat(_Pair, kw_only=True):
-    messages: list[_Message]
+class _Chat(RoutedBody, kw_only=True):
+    messages: list[BodyMessage]
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     ignore_eos: bool = False
@@ -125,8 +140,9 @@ class _Chat(_Pair, kw_only=True):
     n: int | None = None
     stop: str | list[str] | None = None
     logprobs: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: StreamOptions | None = None
     return_spec_tokens_details: bool = False
+    return_cached_tokens_details: bool = False
 
 
 _generate_body = msgspec.json.Decoder(_Generate)
@@ -135,65 +151,69 @@ _chat_body = msgspec.json.Decoder(_Chat)
 
 def read_generate(body: bytes) -> Submission:
     """Read a `/generate` body."""
-    asked = _decode(_generate_body, body)
+    asked = decode_body(_generate_body, body)
     if (asked.text is None) == (asked.input_ids is None):
         raise RequestError("Either text, input_ids or input_embeds should be provided, and only one of them.")
-    _refuse(asked.sampling_params.n, asked.sampling_params.stop, asked.return_logprob)
-    prompt = prompt_ids(asked.text) if asked.text is not None else _known(asked.input_ids or [])
+    refuse_options(asked.sampling_params.n, asked.sampling_params.stop, asked.return_logprob)
+    prompt = prompt_ids(asked.text) if asked.text is not None else known_ids(asked.input_ids or [])
     limit = asked.sampling_params.max_new_tokens
     return Submission(
         rid=asked.rid or uuid.uuid4().hex,
         prompt=tuple(prompt),
-        max_new_tokens=_limit(len(prompt), DEFAULT_NEW_TOKENS if limit is None else limit),
+        max_new_tokens=answer_limit(len(prompt), DEFAULT_NEW_TOKENS if limit is None else limit),
         ignore_eos=asked.sampling_params.ignore_eos,
         stream=bool(asked.stream),
         model=asked.model or MODEL_NAME,
-        bootstrap=_bootstrap(asked),
-        temperature=_temperature(asked.sampling_params.temperature),
-        seed=_seed(asked.sampling_params.sampling_seed),
+        bootstrap=bootstrap_of(asked),
+        temperature=temperature_of(asked.sampling_params.temperature),
+        seed=seed_of(asked.sampling_params.sampling_seed),
     )
 
 
 def read_chat(body: bytes) -> Submission:
     """Read a `/v1/chat/completions` body."""
-    asked = _decode(_chat_body, body)
+    asked = decode_body(_chat_body, body)
     if not asked.messages:
         raise RequestError("Messages cannot be empty.")
-    _refuse(asked.n, asked.stop, asked.logprobs)
-    prompt = prompt_ids(flatten([_text(message) for message in asked.messages]))
-    options = asked.stream_options or _StreamOptions()
+    refuse_options(asked.n, asked.stop, asked.logprobs)
+    prompt = prompt_ids(flatten([text_of(message) for message in asked.messages]))
+    options = asked.stream_options or StreamOptions()
     limit = asked.max_completion_tokens if asked.max_tokens is None else asked.max_tokens
     return Submission(
         rid=asked.rid or uuid.uuid4().hex,
         prompt=tuple(prompt),
-        max_new_tokens=_limit(len(prompt), limit),
+        max_new_tokens=answer_limit(len(prompt), limit),
         ignore_eos=asked.ignore_eos,
         stream=bool(asked.stream),
         model=asked.model or MODEL_NAME,
-        bootstrap=_bootstrap(asked),
-        temperature=_temperature(asked.temperature),
-        seed=_seed(asked.seed),
+        bootstrap=bootstrap_of(asked),
+        temperature=temperature_of(asked.temperature),
+        seed=seed_of(asked.seed),
         chat=True,
         include_usage=bool(options.include_usage),
         continuous_usage=bool(options.continuous_usage_stats),
         spec_details=asked.return_spec_tokens_details,
+        cached_details=asked.return_cached_tokens_details,
     )
 
 
-def _decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: ANN401 (each caller knows its struct)
+def decode_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: ANN401 (each caller knows its struct)
+    """Read a body; the client hears what is wrong with it."""
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestError(str(error), kind="Bad Request") from None
 
 
-def _known(ids: list[int]) -> list[int]:
+def known_ids(ids: list[int]) -> list[int]:
+    """Refuse token ids that do not exist."""
     if not all(0 <= token < VOCABULARY_SIZE for token in ids):
         raise RequestError(f"input_ids must be between 0 and {VOCABULARY_SIZE - 1}.")
     return ids
 
 
-def _refuse(choices: int | None, stop: str | list[str] | None, logprobs: bool | None) -> None:
+def refuse_options(choices: int | None, stop: str | list[str] | None, logprobs: bool | None) -> None:
+    """Refuse by name what the lab cannot honour."""
     if choices not in {None, 1}:
         raise RequestError("The lab gives one choice a request: n must be 1.")
     if stop:
@@ -202,7 +222,8 @@ def _refuse(choices: int | None, stop: str | list[str] | None, logprobs: bool | 
         raise RequestError("The lab does not return log probabilities.")
 
 
-def _text(message: _Message) -> Message:
+def text_of(message: BodyMessage) -> Message:
+    """Return a message with its parts joined."""
     match message.content:
         case None:
             content = ""
@@ -213,7 +234,7 @@ def _text(message: _Message) -> Message:
     return {"role": message.role, "content": content}
 
 
-def _limit(prompt_tokens: int, asked: int | None) -> int:
+def answer_limit(prompt_tokens: int, asked: int | None) -> int:
     """Return how many tokens the answer may have; refuse what the context cannot hold."""
     if prompt_tokens == 0:
         raise RequestError("The prompt is empty.")
@@ -234,18 +255,20 @@ def _limit(prompt_tokens: int, asked: int | None) -> int:
     return asked
 
 
-def _temperature(asked: float | None) -> float:
+def temperature_of(asked: float | None) -> float:
     """Return it; the model's default is greedy, and its quality is known there only."""
     if asked is not None and asked < 0:
         raise RequestError(f"temperature must be non-negative, got {asked}.")
     return asked if asked is not None and asked >= GREEDY_BELOW else 0.0
 
 
-def _seed(asked: int | None) -> int:
+def seed_of(asked: int | None) -> int:
+    """Return the seed, or a drawn one."""
     return secrets.randbits(32) if asked is None else abs(asked)
 
 
-def _bootstrap(asked: _Pair) -> Bootstrap | None:
+def bootstrap_of(asked: RoutedBody) -> Bootstrap | None:
+    """Return the pair that a router chose, if it chose one."""
     if asked.bootstrap_room is None:
         return None
     if asked.bootstrap_host is None or asked.bootstrap_port is None:

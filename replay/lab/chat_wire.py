@@ -12,7 +12,15 @@ from typing import Any
 
 import msgspec
 
-from replay.lab.generate_wire import DONE, WEIGHT_VERSION, error_body, failed, spec_fields, sse
+from replay.lab.generate_wire import (
+    DONE,
+    WEIGHT_VERSION,
+    cached_details,
+    error_body,
+    failed,
+    spec_fields,
+    sse,
+)
 from replay.lab.scheduler import Aborted, Finish, Generation, LengthReached, Stopped
 
 
@@ -30,13 +38,14 @@ def finish_name(finish: Finish | None) -> tuple[str | None, int | None]:
 
 
 def usage(generation: Generation) -> dict[str, Any]:
-    """Return OpenAI usage with SGLang's extra keys."""
+    """Return OpenAI usage with SGLang's extra keys; cached tokens as with --enable-cache-report, if any."""
     prompt, completion = len(generation.asked.prompt), len(generation.output)
+    cached = generation.cached.total
     return {
         "prompt_tokens": prompt,
         "total_tokens": prompt + completion,
         "completion_tokens": completion,
-        "prompt_tokens_details": None,
+        "prompt_tokens_details": {"cached_tokens": cached} if cached else None,
         "reasoning_tokens": 0,
         "completion_tokens_details": None,
     }
@@ -50,6 +59,18 @@ def spec_details(generation: Generation) -> dict[str, Any]:
     head = {name: fields.pop(name) for name in ("spec_accept_rate", "spec_accept_length")}
     caps = {"spec_cap_length": 0.0, "spec_block_accept_length": 0.0}
     return {**head, **caps, **fields, "spec_cap_lens_histogram": []}
+
+
+def sglext(generation: Generation) -> dict[str, Any]:
+    """Return SGLang's extension of an OpenAI answer: what the request asked for, where there is any."""
+    asked = generation.asked
+    cached = cached_details(generation) if asked.cached_details else None
+    spec = spec_details(generation) if asked.spec_details else {}
+    told: dict[str, Any] = {
+        **({"cached_tokens_details": cached} if cached else {}),
+        **({"spec_tokens_details": spec} if spec else {}),
+    }
+    return {"sglext": told} if told else {}
 
 
 class ChatWire:
@@ -69,7 +90,7 @@ class ChatWire:
         """Return the events that tell what is new; [DONE] once the request has finished."""
         generation = self._generation
         if error := failed(generation):
-            return [_error_event(error), DONE]
+            return [error_event(error), DONE]
         events = [*self._role(), *self._content()]
         return [*events, *self._closing()] if generation.finish else events
 
@@ -89,7 +110,7 @@ class ChatWire:
             "usage": usage(generation),
             "metadata": {"weight_version": WEIGHT_VERSION, "weight_versions": versions},
         }
-        return 200, msgspec.json.encode({**body, **self._sglext()})
+        return 200, msgspec.json.encode({**body, **sglext(generation)})
 
     def _role(self) -> list[bytes]:
         generation = self._generation
@@ -109,15 +130,11 @@ class ChatWire:
     def _closing(self) -> list[bytes]:
         generation = self._generation
         events = [self._event({"reasoning_content": None}, finish=generation.finish)]
-        if extension := self._sglext():
+        if extension := sglext(generation):
             events.append(sse({**self._head(), "choices": [], "usage": None, **extension}))
         if generation.asked.include_usage:
             events.append(sse({**self._head(), "choices": [], "usage": usage(generation)}))
         return [*events, DONE]
-
-    def _sglext(self) -> dict[str, Any]:
-        details = spec_details(self._generation) if self._generation.asked.spec_details else {}
-        return {"sglext": {"spec_tokens_details": details}} if details else {}
 
     def _event(
         self, delta: dict[str, Any], finish: Finish | None = None, tail: dict[str, Any] | None = None
@@ -137,7 +154,8 @@ class ChatWire:
         return {"id": asked.rid, "object": kind, "created": created, "model": asked.model}
 
 
-def _error_event(error: Aborted) -> bytes:
+def error_event(error: Aborted) -> bytes:
+    """Return the event that ends the stream of a request which the engine failed."""
     status = error.status or 500
     body = error_body(error.message, "INTERNAL_SERVER_ERROR", status)
     return b'data: {"error":' + body + b"}\n\n"

@@ -21,6 +21,8 @@ from replay.lab.exposition import Metrics
 from replay.lab.generate_wire import GenerateWire, error_body
 from replay.lab.intake import RequestError, Submission, read_chat, read_generate
 from replay.lab.model import TinyLM
+from replay.lab.prefill import PrefillWorker
+from replay.lab.prefill_control import PrefillControl
 from replay.lab.scheduler import Generation, LiveRequests
 
 Message = MutableMapping[str, Any]
@@ -42,6 +44,10 @@ class Worker(Protocol):
     live: LiveRequests
     slots: SlotQueue
     metrics: Metrics
+
+    @property
+    def hangup_s(self) -> float:
+        """From the loss of a client to the abort of its request."""
 
     def start(self, asked: Submission, tasks: asyncio.TaskGroup) -> Generation:
         """Take a request in."""
@@ -133,6 +139,8 @@ class Api:
         }
         if isinstance(worker, DecodeWorker):
             self._routes |= _lab_routes(worker)
+        elif isinstance(worker, PrefillWorker):
+            self._routes |= _prefill_lab_routes(worker)
 
     def __repr__(self) -> str:
         """Show the worker."""
@@ -167,9 +175,10 @@ class Api:
             watching.cancel()
 
     async def _watch(self, call: Call, generation: Generation) -> None:
-        """Abort the request of a client that leaves."""
+        """Abort the request of a client that leaves; a prefill worker may be slow to notice."""
         while (await call.receive())["type"] != "http.disconnect":
             pass
+        await asyncio.sleep(self._worker.hangup_s)
         if not generation.finish:
             self._end(generation)
 
@@ -231,6 +240,18 @@ def _lab_routes(worker: DecodeWorker) -> dict[str, dict[str, Callable[[Call], Aw
         await call.reply(control.ledger(worker, since), kind="application/x-ndjson")
 
     return {"/lab/control": {"GET": show, "POST": change}, "/lab/ledger": {"GET": ledger}}
+
+
+def _prefill_lab_routes(worker: PrefillWorker) -> dict[str, dict[str, Callable[[Call], Awaitable[None]]]]:
+    switches = PrefillControl(worker)
+
+    async def show(call: Call) -> None:
+        await call.reply(msgspec.json.encode(switches.show()))
+
+    async def change(call: Call) -> None:
+        await call.reply(msgspec.json.encode(switches.change(await call.body())))
+
+    return {"/lab/control": {"GET": show, "POST": change}}
 
 
 async def _refusing(handle: Callable[[Call], Awaitable[None]], call: Call) -> None:

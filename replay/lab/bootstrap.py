@@ -7,10 +7,9 @@ One loopback TCP connection a request, one JSON object a line, on the prefill wo
     prefill -> decode    done       every layer is written; the first token
     prefill -> decode    failed     nothing more will be written, and why
 
-`failed` answers an abort too, so it is the fence: decode gives pages to another request only after `done`,
-`failed` or the end of the connection (prefill's process is gone, and its writes with it). Where none of
-them comes within `drain_s` the pages are given back all the same and the receiver says `drained == False`,
-as SGLang 0.5.23 does after 30 s.
+`failed` answers an abort too, so it is the fence: after `done`, `failed` or the end of the connection
+(prefill's process is gone, and its writes with it) no write of this room can come. What decode does until
+then is the protocol's business: see `replay.lab.slot` and `replay.lab.handover`.
 """
 
 import asyncio
@@ -25,6 +24,9 @@ MAX_LINE_BYTES = 1 << 16
 
 MAX_ROOMS = 4096
 """Rooms that one prefill worker keeps at a time, either half of the pair present."""
+
+MAX_WAIT_S = 86_400
+"""A day: longer is for ever."""
 
 ABORTED = "Aborted by AbortReq."
 
@@ -92,7 +94,13 @@ class Timeouts:
     waiting_s: float = 20.0
     """Decode waits for `done`."""
     drain_s: float = 5.0
-    """Decode waits for `failed` after its abort."""
+    """Decode holds the pages for prefill's last word after its abort; the deferred protocol only."""
+
+    def __post_init__(self) -> None:
+        """Refuse a wait that is none."""
+        for name in ("bootstrap_s", "waiting_s", "drain_s"):
+            if not 0 < getattr(self, name) <= MAX_WAIT_S:
+                raise ValueError(f"{name} {getattr(self, name)} is not between 0 and {MAX_WAIT_S} seconds")
 
 
 class Room:
@@ -208,67 +216,79 @@ async def _hear_abort(reader: asyncio.StreamReader, room: Room) -> None:
 class KVReceiver:
     """The decode worker's end of one hand-over."""
 
-    def __init__(self, host: str, port: int, announce: Announce, timeouts: Timeouts) -> None:
+    def __init__(self, host: str, port: int, announce: Announce) -> None:
         """Prepare; nothing is sent before `receive`."""
         self._address = (host, port)
         self._announce = announce
-        self._timeouts = timeouts
-        self._writer: asyncio.StreamWriter | None = None
-        self.drained = True
-        """False once pages had to be given up while prefill may still write."""
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.settled = True
+        """False while prefill knows of the pages and has not said its last word."""
 
-    async def receive(self) -> Done:
-        """Announce and wait for the KV. Cancelled or late, tell prefill to stop and wait until it has."""
-        room = self._announce.room
+    def __repr__(self) -> str:
+        """Say whether the hand-over is over."""
+        return f"<KVReceiver {'settled' if self.settled else 'open'}>"
+
+    async def connect(self) -> None:
+        """Reach the bootstrap server; it learns nothing yet."""
         host, port = self._address
         try:
-            reader, self._writer = await asyncio.open_connection(host, port, limit=MAX_LINE_BYTES)
+            self._streams = await asyncio.open_connection(host, port, limit=MAX_LINE_BYTES)
         except (OSError, ValueError):  # ValueError: a host name that no resolver takes
-            raise KVTransferError(room, f"Could not reach the bootstrap server of {host}:{port}") from None
-        try:
-            return await self._await_done(reader, self._writer)
-        finally:
-            self._writer.close()
+            raise KVTransferError(
+                self._announce.room, f"Could not reach the bootstrap server of {host}:{port}"
+            ) from None
 
-    async def _await_done(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Done:
-        room, limit_s = self._announce.room, self._timeouts.waiting_s
+    async def receive(self, waiting_s: float) -> Done:
+        """Announce and wait for the KV. Late or cancelled it leaves the hand-over open: see `settled`."""
+        room = self._announce.room
+        self._say(self._announce)
+        self.settled = False
+        word = await self.last_word(waiting_s)
+        if word is None:
+            raise KVTransferError(
+                room, f"Request {room} timed out after {waiting_s:.1f}s in KVPoll.WaitingForInput"
+            )
+        if isinstance(word, Failed):
+            raise KVTransferError(room, word.reason)
+        return word
+
+    def abort(self) -> None:
+        """Tell prefill to stop; its answer is the fence."""
+        self._say(Abort(self._announce.room))
+
+    async def last_word(self, limit_s: float | None = None) -> Reply | None:
+        """Wait for prefill's last word, or for the end of its connection; None: neither came in time."""
+        if self._streams is None:
+            raise KVTransferError(self._announce.room, "not connected")
         try:
             async with asyncio.timeout(limit_s):
-                writer.write(_line(self._announce))
-                return self._judge(await _read_line(reader))
+                line = await _read_line(self._streams[0])
         except TimeoutError:
-            await self._drain(reader, writer)
-            reason = f"Request {room} timed out after {limit_s:.1f}s in KVPoll.WaitingForInput"
-            raise KVTransferError(room, reason) from None
-        except asyncio.CancelledError:
-            await self._drain(reader, writer)
-            raise
+            return None
+        self.settled = True
+        return self._judge(line)
 
-    def _judge(self, line: bytes) -> Done:
+    def close(self) -> None:
+        """Let the connection go."""
+        if self._streams is not None:
+            self._streams[1].close()
+
+    def _say(self, message: Announce | Abort) -> None:
+        if self._streams is not None:
+            self._streams[1].write(_line(message))
+
+    def _judge(self, line: bytes) -> Reply:
         room = self._announce.room
         if not line:
             host, port = self._address
-            raise KVTransferError(
-                room, f"Lost connection with prefill instance (bootstrap_addr: {host}:{port})"
-            )
+            return Failed(room, f"Lost connection with prefill instance (bootstrap_addr: {host}:{port})")
         try:
             reply = _from_prefill.decode(line)
         except msgspec.DecodeError:
-            raise KVTransferError(room, "The bootstrap port answers, but it is no bootstrap server") from None
+            return Failed(room, "The bootstrap port answers, but it is no bootstrap server")
         if reply.room != room:
-            raise KVTransferError(room, f"Metadata corruption detected - reply of room {reply.room}")
-        if isinstance(reply, Failed):
-            raise KVTransferError(room, reply.reason)
+            return Failed(room, f"Metadata corruption detected - reply of room {reply.room}")
         return reply
-
-    async def _drain(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Wait until prefill has stopped: any line or the end of the connection says so."""
-        try:
-            async with asyncio.timeout(self._timeouts.drain_s):
-                writer.write(_line(Abort(self._announce.room)))
-                await _read_line(reader)
-        except TimeoutError:
-            self.drained = False
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:

@@ -1,7 +1,7 @@
 """The decode worker: pages first, then the KV from prefill, then draft and verify until the answer is over.
 
     prealloc    wait for pages for prompt and answer
-    transfer    announce them to prefill, wait until every layer has arrived
+    transfer    announce them to prefill, wait until every layer has arrived (`replay.lab.handover`)
     waiting     wait for a place in the running batch
     running     one verify step an iteration
 
@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from replay.lab.admission import SlotQueue
-from replay.lab.bootstrap import ABORTED, Announce, Done, KVReceiver, KVTransferError, Timeouts
+from replay.lab.bootstrap import ABORTED, Done, KVTransferError, Timeouts
 from replay.lab.exposition import Metrics
 from replay.lab.faults import FaultPlan, Order, Victim, strike
+from replay.lab.handover import Handovers, Release, Tenancy
 from replay.lab.intake import RequestError, Submission
-from replay.lab.kvpool import KVPool, PageTable, PoolExhaustedError, Slot
+from replay.lab.kvpool import KVPool, PageTable, PoolExhaustedError
 from replay.lab.ledger import Account, Auditor, Ledger, sampling_rng
 from replay.lab.model import TinyLM
 from replay.lab.prefill import NO_ROOM
@@ -38,7 +39,11 @@ from replay.lab.scheduler import (
     Phase,
     Stopped,
 )
+from replay.lab.slot import Move
 from replay.lab.speculation import DRAFT_TOKENS, RequestState, Speculator, StepResult
+
+LATE_WRITE = "late_write"
+"""What the ledger calls it when a writer that lost its pages wrote into them."""
 
 MAX_RUNNING = 64
 """Requests in the batch; more wait. At 1 ms each an iteration stays below 0.1 s."""
@@ -61,7 +66,7 @@ class Running:
     """One request of the batch."""
 
     generation: Generation
-    slot: Slot
+    tenancy: Tenancy
     state: RequestState
     account: Account
     order: Order | None
@@ -70,13 +75,14 @@ class Running:
     @property
     def victim(self) -> Victim:
         """The request as a fault sees it."""
-        return Victim(self.generation.asked.rid, self.state, self.slot, self.account.applied)
+        return Victim(self.generation.asked.rid, self.state, self.tenancy.slot, self.account.applied)
 
 
 class DecodeWorker:
     """Takes requests in, receives their KV, steps them together."""
 
     mode = "decode"
+    hangup_s = 0.0
 
     def __init__(
         self, name: str, index: int, models: tuple[TinyLM, TinyLM], pool: KVPool, timeouts: Timeouts
@@ -93,7 +99,7 @@ class DecodeWorker:
         self.auditor = Auditor(*models, self.ledger)
         self._index = index
         self._pool = pool
-        self._timeouts = timeouts
+        self.handovers = Handovers(name, pool, self.slots, self.metrics, timeouts)
         self._speculator = Speculator(*models, pool.target, pool.draft)
         self._admitted = 0
         self._waiting: deque[Running] = deque()
@@ -131,8 +137,22 @@ class DecodeWorker:
             self._admitted = 0
         self.plan = plan
 
+    @property
+    def pending(self) -> int:
+        """Requests that have ended and whose ledger line is not written yet."""
+        return self.auditor.pending + self.handovers.unsettled
+
     async def run(self) -> None:
-        """Step the batch at the pace for ever; sleep while there is nothing to do."""
+        """Step the batch at the pace for ever, and listen to prefill about requests that are gone."""
+        async with asyncio.TaskGroup() as tasks:
+            self.handovers.serve_in(tasks)
+            try:
+                await self._run()
+            finally:
+                self.handovers.serve_in(None)
+
+    async def _run(self) -> None:
+        """Sleep while there is nothing to do."""
         while True:
             await self._work.wait()
             began = monotonic()
@@ -151,43 +171,42 @@ class DecodeWorker:
         await asyncio.sleep(max(0.0, until - monotonic()))
 
     async def _receive(self, generation: Generation) -> None:
-        asked, slot = generation.asked, None
-        receiver: KVReceiver | None = None
+        asked, tenancy = generation.asked, None
         try:
             slot = await self.slots.take(len(asked.prompt) + asked.max_new_tokens + DRAFT_TOKENS)
             generation.phase = Phase.TRANSFER
-            receiver = self._receiver(asked, slot)
-            done = await receiver.receive()
+            tenancy = self.handovers.open(asked, slot)
+            done = await self.handovers.receive(tenancy)
         except (KVTransferError, PoolExhaustedError) as error:
-            self._lose(generation, str(error))
+            self._lose(generation, tenancy, str(error))
         except asyncio.CancelledError:
-            self._lose(generation, str(KVTransferError(_room(asked), ABORTED)))
-            if receiver is not None:
-                self.metrics.deferred_release("drained" if receiver.drained else "timeout")
+            self._lose(generation, tenancy, str(KVTransferError(_room(asked), ABORTED)))
         else:
-            self._enqueue(generation, slot, done)
-            return
-        if slot is not None:
-            self.slots.give(slot)
+            self._enqueue(generation, tenancy, done)
 
-    def _receiver(self, asked: Submission, slot: Slot) -> KVReceiver:
-        pair = asked.bootstrap
-        if pair is None:
-            raise KVTransferError(0, "no bootstrap room")
-        announce = Announce(pair.room, asked.rid, self.name, list(slot.pages), len(asked.prompt))
-        return KVReceiver(pair.host, pair.port, announce, self._timeouts)
-
-    def _lose(self, generation: Generation, cause: str) -> None:
-        """End a request whose KV did not arrive, in the engine's words."""
+    def _lose(self, generation: Generation, tenancy: Tenancy | None, cause: str) -> None:
+        """End a request whose KV did not arrive, in the engine's words; its pages go as the protocol says."""
         asked, early = generation.asked, generation.phase is Phase.PREALLOC
         text = f"Decode {'handshake' if early else 'transfer'} failed for request rank=0"
         names = f"decode_req.req.rid={asked.rid!r} decode_req.req.bootstrap_room={_room(asked)}"
         self.metrics.transfer_failed(before_write=early)
-        self._close(generation, Account(asked), Aborted(f"{text} {names} with exception {cause}", 500))
+        self._end(generation, Aborted(f"{text} {names} with exception {cause}", 500))
+        account = Account(asked)
 
-    def _enqueue(self, generation: Generation, slot: Slot, done: Done) -> None:
+        def tell(release: Release | None) -> None:
+            if release is not None:
+                account.release, account.release_s = release.how, round(release.after_s, 6)
+                account.late_layers = release.late_layers
+            self._account(generation, account)
+
+        if tenancy is None:
+            tell(None)
+        else:
+            self.handovers.give_up(tenancy, tell)
+
+    def _enqueue(self, generation: Generation, tenancy: Tenancy, done: Done) -> None:
         """Queue a request whose KV is complete; it gets its number, which decides about its fault."""
-        asked = generation.asked
+        asked, slot = generation.asked, tenancy.slot
         tokens = [*asked.prompt, done.first_token]
         generation.cached = Cached(done.device_tokens, done.host_tokens)
         state = RequestState(tokens, len(asked.prompt), slot.pages, slot.pages, asked.temperature)
@@ -198,7 +217,7 @@ class DecodeWorker:
         if done.taint is not None:
             account.kind, account.applied, account.at_token, order = done.taint, True, 0, None
         generation.phase, generation.stamps.queued = Phase.WAITING, monotonic()
-        self._waiting.append(Running(generation, slot, state, account, order, monotonic()))
+        self._waiting.append(Running(generation, tenancy, state, account, order, monotonic()))
         self._work.set()
 
     def _iterate(self) -> None:
@@ -215,6 +234,7 @@ class DecodeWorker:
     def _join(self, one: Running) -> None:
         """Put a request into the batch: the first token, prefill's, goes out now."""
         generation = one.generation
+        one.tenancy.lease.move(Move.JOIN)
         generation.enter_forward()
         generation.say(one.state.answer)
         one.last_step_at = monotonic()
@@ -230,6 +250,7 @@ class DecodeWorker:
         """One verify step of one request, its fault first if it is due."""
         if one.order is not None and len(one.generation.output) >= one.order.at_token:
             self._strike(one, one.order)
+        self._look(one)
         generation = one.generation
         before = len(generation.output)
         step = self._speculator.step(one.state)
@@ -251,21 +272,39 @@ class DecodeWorker:
         account.applied, account.pages, account.donor_rid = True, touch.pages, touch.donor_rid
         account.at_token, account.at_step = len(generation.output), generation.spec.verify_steps
 
+    def _look(self, one: Running) -> None:
+        """Put down whose KV came into this request's pages since its last step."""
+        intrusion, account = self.handovers.intrusion(one.tenancy), one.account
+        if intrusion is None or account.applied:
+            return
+        one.order = None
+        account.kind, account.applied, account.pages = LATE_WRITE, True, intrusion.pages
+        account.donor_rid = intrusion.rid
+        account.at_token = len(one.generation.output)
+        account.at_step = one.generation.spec.verify_steps
+
     def _retire(self, one: Running, finish: Finish) -> None:
         """Take a request out of the engine; its pages are free at once."""
-        self.slots.give(one.slot)
+        self._look(one)
+        self.handovers.retire(one.tenancy)
         if one.order is not None:
             due = len(one.generation.output) >= one.order.at_token
             one.account.reason = "no donor was live" if due else "the answer ended before its onset"
-        self._close(one.generation, one.account, finish)
+        self._end(one.generation, finish)
+        self._account(one.generation, one.account)
 
-    def _close(self, generation: Generation, account: Account, finish: Finish) -> None:
+    def _end(self, generation: Generation, finish: Finish) -> None:
+        """Tell the client; the rid is free again."""
         generation.end(finish)
         self.metrics.finished(generation)
         self.live.forget(generation)
+
+    def _account(self, generation: Generation, account: Account) -> None:
+        """Write the request's ledger line, after an audit where its KV was touched."""
         account = replace(account, output=tuple(generation.output), finished=_outcome(generation.finish))
         if account.applied:
             self.auditor.submit(account)
+            self._work.set()
         else:
             self.ledger.write(account)
 

@@ -32,6 +32,7 @@ _ITL_S = (
     *(0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8),
 )
 _MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500)
+_HELD_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60)
 _SPEED_GB_S = (0.1, 0.5, 1, 5, 10, 25, 50, 100, 200, 400)
 _SIZE_MB = (1, 5, 10, 50, 100, 500, 1000, 5000, 10000)
 
@@ -53,6 +54,8 @@ _GAUGES = {
     "num_prefill_inflight_queue_reqs": "The number of requests in the prefill inflight queue.",
     "num_decode_prealloc_queue_reqs": "The number of requests in the decode prealloc queue.",
     "num_decode_transfer_queue_reqs": "The number of requests in the decode transfer queue.",
+    "num_decode_deferred_kv_release_reqs": "The number of failed decode requests whose KV allocations are"
+    " held pending transfer drain acknowledgement or timeout.",
     "spec_accept_length": "Mean acceptance length of speculative decoding (accepted drafts + bonus token"
     " per forward).",
     "spec_accept_rate": "Speculative acceptance rate (`accepted drafts / proposed drafts` in batch).",
@@ -97,6 +100,10 @@ _TOKENIZER_HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], Sequence[float]]] =
     ),
 }
 _TRANSFER_HISTOGRAMS: dict[str, tuple[str, Sequence[float]]] = {
+    "decode_deferred_kv_release_seconds": (
+        "Histogram of time spent holding deferred decode KV releases.",
+        _HELD_S,
+    ),
     "kv_transfer_speed_gb_s": ("Histogram of KV cache transfer speed in GB/s.", _SPEED_GB_S),
     "kv_transfer_latency_ms": ("Histogram of KV cache transfer latency in ms.", (*_MS, 5000)),
     "kv_transfer_total_mb": ("Histogram of KV cache transfer size in MB.", _SIZE_MB),
@@ -177,9 +184,14 @@ class Metrics:
         name = "num_bootstrap_failed_reqs_total" if before_write else "num_transfer_failed_reqs_total"
         self._counters[name].labels(*self._ranks).inc()
 
-    def deferred_release(self, outcome: str) -> None:
+    def deferred_release(self, outcome: str, seconds: float) -> None:
         """Count pages given back after an abort: `drained`, or `timeout` without prefill's word."""
         self._counters["decode_deferred_kv_release_total"].labels(*self._ranks, outcome).inc()
+        self._histograms["decode_deferred_kv_release_seconds"].labels(*self._ranks).observe(seconds)
+
+    def draining(self, requests: int) -> None:
+        """Say how many lost requests' pages wait for prefill's word."""
+        self._set("num_decode_deferred_kv_release_reqs", requests)
 
     def prefilled(self, tokens: int) -> None:
         """Count computed prompt tokens."""

@@ -7,7 +7,11 @@ prompt, limit, temperature and seed run once more on private pools without the f
     answer_changed = tokens differ      for an answer that ended by itself
                    = tokens differ up to the abort    for one that was cut short
 
-`first_changed_token` counts answer tokens from 0. The audit takes one verify step at a time between decode
+`first_changed_token` counts answer tokens from 0. A late write of another request's KV is a fault like any
+other (`kind` late_write, `donor_rid` the writer), found by the marks in the pool; the writer's own line,
+which waits until its last write has come, says how its pages went back and how many layers came too late.
+
+The audit takes one verify step at a time between decode
 iterations, so that it never holds up the streams for longer than a step of one more request.
 """
 
@@ -56,6 +60,11 @@ class Line(msgspec.Struct, frozen=True):
     tokens_actual: int
     aborted: bool
     finished: str
+    release: str | None = None
+    """How pages came back that prefill could still write: drained, timeout or abandoned; else None."""
+    release_s: float | None = None
+    late_layers: int = 0
+    """Layers that prefill wrote into them after they had gone back."""
 
 
 class Ledger:
@@ -96,6 +105,9 @@ class Ledger:
             tokens_actual=len(account.output),
             aborted=account.finished == "abort",
             finished=account.finished,
+            release=account.release,
+            release_s=account.release_s,
+            late_layers=account.late_layers,
         )
         self._lines.append(line)
         return line
@@ -119,6 +131,9 @@ class Account:
     donor_rid: str | None = None
     output: Sequence[int] = ()
     finished: str = ""
+    release: str | None = None
+    release_s: float | None = None
+    late_layers: int = 0
 
     def __repr__(self) -> str:
         """Leave tokens out."""

@@ -2,8 +2,12 @@
 
     bootstrap   wait until decode has said where the KV must go
     waiting     wait for pages here and for the turn to compute
-    running     the prompt through target and draft model
+    running     the prompt through target and draft model, and the rest of the time that it would take a real
+                engine (`service`)
     transfer    layer by layer into decode's pool; then the first token goes over the bootstrap channel
+
+The time of the next prefill counts from the end of the one before it, not from when this process woke up, so
+a busy machine does not make the queue longer than the load does.
 
 Every failure reaches decode as `failed`, the router as SGLang's HTTP 500, and the count of failed
 hand-overs.
@@ -11,6 +15,7 @@ hand-overs.
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from time import monotonic
 
 from replay.lab import speculation
@@ -21,11 +26,35 @@ from replay.lab.hicache import Lease, NoCache, PrefixCache
 from replay.lab.intake import Bootstrap, RequestError, Submission
 from replay.lab.kvpool import KVPool, PageTable, Slot
 from replay.lab.ledger import sampling_rng
+from replay.lab.load import PrefillTime
 from replay.lab.model import TinyLM
 from replay.lab.scheduler import Aborted, Cached, Generation, LiveRequests, Phase, wall_s
-from replay.lab.transfer import Gate, Side, open_gate, write_prompt
+from replay.lab.transfer import Flight, Gate, Route, Side, open_gate, write_prompt
+
+MAX_BACKLOG_S = 3600.0
+"""Work that somebody may put into the queue at a time."""
 
 NO_ROOM = "Invalid request: Disaggregated request received without bootstrap room id."
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How fast this worker is."""
+
+    time: PrefillTime = field(default_factory=PrefillTime)
+    speed: float = 1.0
+    """Prefills in the time of one; 0 stops the queue. Two workers at 0.5 are one: the live P:D ratio."""
+    layer_s: float = 0.0
+    """How long the write of one layer is on the wire, where nothing can call it back."""
+    hangup_s: float = 0.0
+    """From the loss of a client to the abort of its request; SGLang takes 2 to 4 s."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no worker could do."""
+        if not 0 <= self.speed <= 1000:  # noqa: PLR2004 (above that, leave the prefill time at 0)
+            raise ValueError(f"speed {self.speed} is not between 0 and 1000")
+        if not 0 <= self.layer_s <= 60 or not 0 <= self.hangup_s <= 600:  # noqa: PLR2004 (tests of patience)
+            raise ValueError("a layer takes 0 to 60 s, a hang-up 0 to 600 s")
 
 
 class PrefillWorker:
@@ -46,11 +75,42 @@ class PrefillWorker:
         self.live = LiveRequests()
         self.metrics = Metrics(self.mode, pool.shape.pages)
         self.gate: Gate = open_gate
+        self.flight: Flight | None = None
+        self._service = Service()
+        self._going = asyncio.Event()
+        self._going.set()
+        self._free_at = monotonic()
         self.cache: PrefixCache | NoCache = NoCache(self.slots)
 
     def __repr__(self) -> str:
         """Show the live requests and the pool."""
         return f"<PrefillWorker {self.live} {self.slots}>"
+
+    @property
+    def service(self) -> Service:
+        """How fast it is now."""
+        return self._service
+
+    @property
+    def hangup_s(self) -> float:
+        """From the loss of a client to the abort of its request."""
+        return self._service.hangup_s
+
+    def serve_at(self, service: Service) -> None:
+        """Change speed from the next prefill on."""
+        self._service = service
+        (self._going.set if service.speed else self._going.clear)()
+
+    @property
+    def backlog_s(self) -> float:
+        """Time until the prefill that runs now, and all work put in front of the queue, is done."""
+        return max(0.0, self._free_at - monotonic())
+
+    def pile_up(self, seconds: float) -> None:
+        """Put so much work in front of the queue; it goes by like any other."""
+        if not 0 <= seconds <= MAX_BACKLOG_S:
+            raise ValueError(f"a backlog of {seconds} s is not between 0 and {MAX_BACKLOG_S:g}")
+        self._free_at = max(monotonic(), self._free_at) + seconds
 
     def start(self, asked: Submission, tasks: asyncio.TaskGroup) -> Generation:
         """Take a request in; its work runs as a task of the worker, not of the connection."""
@@ -93,8 +153,7 @@ class PrefillWorker:
         lease = await self.cache.take(generation.asked.prompt)
         try:
             alloc_s = monotonic() - announced
-            async with self._turn:
-                first = self._compute(generation, lease)
+            first = await self._take_turn(generation, lease, announced)
             writing = monotonic()
             size_bytes = await self._write(generation, lease.slot, peer)
         finally:
@@ -110,6 +169,20 @@ class PrefillWorker:
         if announce.prompt_tokens != len(generation.asked.prompt):
             raise KVTransferError(announce.room, "prefill and decode disagree about the prompt's length")
         return Side(pool, announce.pages)
+
+    async def _take_turn(self, generation: Generation, lease: Lease, announced: float) -> int:
+        """Compute the prompt when it is its turn, and take as long as a real engine would."""
+        async with self._turn:
+            await self._going.wait()
+            await _until(self._free_at)
+            service_s = self._service.time.of(_room(generation)) / (self._service.speed or 1.0)
+            done_at = max(announced, self._free_at) + service_s
+            try:
+                first = self._compute(generation, lease)
+                await _until(done_at)
+            finally:
+                self._free_at = min(done_at, monotonic())
+        return first
 
     def _compute(self, generation: Generation, lease: Lease) -> int:
         """Compute what the cache does not have, in both models."""
@@ -127,22 +200,42 @@ class PrefillWorker:
 
     async def _write(self, generation: Generation, slot: Slot, peer: Side) -> int:
         generation.phase = Phase.TRANSFER
+        room = _room(generation)
+        route = Route(room, Side(self._pool, slot.pages), peer, self.gate, self._flight())
         try:
-            return await write_prompt(
-                Side(self._pool, slot.pages), peer, len(generation.asked.prompt), self.gate
-            )
+            return await write_prompt(route, len(generation.asked.prompt))
         except (ValueError, IndexError) as error:
-            room = generation.asked.bootstrap.room if generation.asked.bootstrap else 0
             raise KVTransferError(room, f"decode announced pages that do not fit: {error}") from None
+
+    def _flight(self) -> Flight | None:
+        """What keeps a layer on the wire: a hook, or the time that a layer takes."""
+        layer_s = self._service.layer_s
+        if self.flight is not None or not layer_s:
+            return self.flight
+
+        async def fly(_room: int, _model: str, _layer: int) -> None:
+            await asyncio.sleep(layer_s)
+
+        return fly
 
     def _fail(self, generation: Generation, room: Room | None, error: KVTransferError) -> None:
         early = generation.phase is Phase.BOOTSTRAP
         if room is not None:
             room.settle(Failed(room.number, error.reason))
         asked = generation.asked
-        number = asked.bootstrap.room if asked.bootstrap else None
         text = (
             f"Prefill {'bootstrap' if early else 'transfer'} failed for request rank=0 req.rid={asked.rid!r}"
         )
-        generation.end(Aborted(f"{text} req.bootstrap_room={number} with exception {error}", 500))
+        generation.end(Aborted(f"{text} req.bootstrap_room={_room(generation)} with exception {error}", 500))
         self.metrics.transfer_failed(before_write=early)
+
+
+def _room(generation: Generation) -> int:
+    pair = generation.asked.bootstrap
+    return pair.room if pair else 0
+
+
+async def _until(moment: float) -> None:
+    """Sleep; a moment that is past takes no time, not even a turn of the loop."""
+    if (left := moment - monotonic()) > 0:
+        await asyncio.sleep(left)

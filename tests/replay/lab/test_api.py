@@ -27,8 +27,12 @@ def events(text: str) -> list[dict[str, Any]]:
 
 
 async def idle(pair: Pair) -> None:
-    while len(pair.decode.live) or len(pair.prefill.live):  # noqa: ASYNC110 (the workers have no such event)
+    while busy(pair):  # noqa: ASYNC110 (the workers have no such event)
         await asyncio.sleep(0.001)
+
+
+def busy(pair: Pair) -> int:
+    return len(pair.decode.live) + len(pair.prefill.live) + pair.decode.pending
 
 
 async def begin(site: Site, rid: str) -> asyncio.Task[str]:

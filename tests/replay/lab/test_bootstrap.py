@@ -18,7 +18,7 @@ from replay.lab.bootstrap import (
     Timeouts,
 )
 
-SOON = Timeouts(bootstrap_s=0.05, waiting_s=0.05, drain_s=0.05)
+SOON = Timeouts(bootstrap_s=0.05)
 PATIENT = Timeouts(bootstrap_s=20, waiting_s=20, drain_s=20)
 
 
@@ -33,6 +33,19 @@ async def listening(server: BootstrapServer) -> AsyncIterator[int]:
         yield int(listener.sockets[0].getsockname()[1])
 
 
+def over(receiver: KVReceiver) -> bool:
+    return receiver.settled
+
+
+async def received(receiver: KVReceiver, waiting_s: float = 20) -> Done:
+    await receiver.connect()
+    try:
+        return await receiver.receive(waiting_s)
+    finally:
+        if receiver.settled:
+            receiver.close()
+
+
 @pytest.mark.parametrize("prefill_first", [True, False])
 async def test_either_half_may_come_first(prefill_first: bool) -> None:
     server = BootstrapServer(PATIENT)
@@ -44,8 +57,8 @@ async def test_either_half_may_come_first(prefill_first: bool) -> None:
         return heard
 
     async with listening(server) as port, asyncio.TaskGroup() as tasks:
-        receiver = KVReceiver("127.0.0.1", port, announce(), PATIENT)
-        halves: list[Coroutine[None, None, Announce | Done]] = [prefill(), receiver.receive()]
+        receiver = KVReceiver("127.0.0.1", port, announce())
+        halves: list[Coroutine[None, None, Announce | Done]] = [prefill(), received(receiver)]
         started = []
         for half in halves if prefill_first else reversed(halves):
             started.append(tasks.create_task(half))
@@ -56,7 +69,7 @@ async def test_either_half_may_come_first(prefill_first: bool) -> None:
     assert len(server) == 0
 
 
-async def test_a_cancelled_receiver_waits_until_the_writer_has_stopped() -> None:
+async def test_an_abort_is_answered_when_the_writer_has_stopped_and_not_before() -> None:
     server, order = BootstrapServer(PATIENT), list[str]()
 
     async def prefill(room: Room) -> None:
@@ -70,18 +83,21 @@ async def test_a_cancelled_receiver_waits_until_the_writer_has_stopped() -> None
     async with listening(server) as port, asyncio.TaskGroup() as tasks:
         room = server.open(7)
         tasks.create_task(prefill(room), name="prefill")
-        receiver = KVReceiver("127.0.0.1", port, announce(), PATIENT)
-        receiving = tasks.create_task(receiver.receive(), name="decode")
+        receiver = KVReceiver("127.0.0.1", port, announce())
+        receiving = tasks.create_task(received(receiver), name="decode")
         await asyncio.shield(room.announced)
         receiving.cancel()
         await asyncio.wait([receiving])
-        order.append("pages free")
-    assert receiving.cancelled()
-    assert receiver.drained
-    assert order == ["writer stopped", "pages free"]
+        assert not over(receiver)
+        receiver.abort()
+        assert await receiver.last_word() == Failed(7, ABORTED)
+        order.append("fence")
+        assert over(receiver)
+        receiver.close()
+    assert order == ["writer stopped", "fence"]
 
 
-async def test_without_a_fence_the_receiver_says_that_it_is_not_drained() -> None:
+async def test_a_prefill_that_says_nothing_leaves_the_hand_over_open() -> None:
     async def deaf(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await hold.wait()
         writer.close()
@@ -90,11 +106,27 @@ async def test_without_a_fence_the_receiver_says_that_it_is_not_drained() -> Non
     listener = await asyncio.start_server(deaf, "127.0.0.1", 0)
     async with listener:
         port = listener.sockets[0].getsockname()[1]
-        receiver = KVReceiver("127.0.0.1", port, announce(), SOON)
+        receiver = KVReceiver("127.0.0.1", port, announce())
         with pytest.raises(KVTransferError, match=r"timed out after 0.1s in KVPoll.WaitingForInput"):
-            await receiver.receive()
-        assert not receiver.drained
+            await received(receiver, waiting_s=0.05)
+        assert not over(receiver)
+        receiver.abort()
+        assert await receiver.last_word(0.05) is None
+        assert not over(receiver)
         hold.set()
+        assert isinstance(await receiver.last_word(), Failed)
+        assert over(receiver)
+        receiver.close()
+
+
+async def test_a_hand_over_that_was_never_announced_is_settled() -> None:
+    receiver = KVReceiver("127.0.0.1", 1, announce())
+    assert over(receiver)
+    with pytest.raises(KVTransferError, match="Could not reach"):
+        await receiver.connect()
+    assert over(receiver)
+    with pytest.raises(KVTransferError, match="not connected"):
+        await receiver.last_word()
 
 
 async def test_prefill_waits_no_longer_than_its_timeout() -> None:
@@ -108,10 +140,10 @@ async def test_failures_name_their_cause() -> None:
     async with listening(server) as port:
         server.open(7).settle(Failed(7, "Prefill bootstrap failed"))
         with pytest.raises(KVTransferError, match="Prefill bootstrap failed"):
-            await KVReceiver("127.0.0.1", port, announce(), PATIENT).receive()
+            await received(KVReceiver("127.0.0.1", port, announce()))
     for host in ("127.0.0.1", "x" * 300):
         with pytest.raises(KVTransferError, match="Could not reach the bootstrap server"):
-            await KVReceiver(host, port, announce(), PATIENT).receive()
+            await received(KVReceiver(host, port, announce()))
 
 
 async def test_a_prefill_that_dies_is_a_lost_connection() -> None:
@@ -122,10 +154,10 @@ async def test_a_prefill_that_dies_is_a_lost_connection() -> None:
     listener = await asyncio.start_server(die, "127.0.0.1", 0)
     async with listener:
         port = listener.sockets[0].getsockname()[1]
-        receiver = KVReceiver("127.0.0.1", port, announce(), PATIENT)
+        receiver = KVReceiver("127.0.0.1", port, announce())
         with pytest.raises(KVTransferError, match="Lost connection with prefill instance"):
-            await receiver.receive()
-        assert receiver.drained
+            await received(receiver)
+        assert over(receiver)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +179,7 @@ async def test_a_port_that_is_no_bootstrap_server_fails_the_request_only(answer:
     async with listener:
         port = listener.sockets[0].getsockname()[1]
         with pytest.raises(KVTransferError, match=reason):
-            await KVReceiver("127.0.0.1", port, announce(), PATIENT).receive()
+            await received(KVReceiver("127.0.0.1", port, announce()))
 
 
 @pytest.mark.parametrize(
@@ -162,3 +194,10 @@ async def test_a_peer_that_breaks_the_protocol_loses_its_connection(line: bytes)
         writer.close()
         await writer.wait_closed()
     assert len(server) == 0
+
+
+@pytest.mark.parametrize("name", ["bootstrap_s", "waiting_s", "drain_s"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_a_wait_that_is_none_is_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        Timeouts(**{name: value})

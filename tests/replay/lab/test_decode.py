@@ -18,7 +18,7 @@ from tests.replay.lab.labkit import Pair, finished, prompt, running_pair
 
 async def settled(pair: Pair) -> list[dict[str, Any]]:
     """Every ledger line, once no audit is pending."""
-    while pair.decode.auditor.pending or len(pair.decode.live):  # noqa: ASYNC110 (the engine has no such event)
+    while pair.decode.pending or len(pair.decode.live):  # noqa: ASYNC110 (the engine has no such event)
         await asyncio.sleep(0)
     return [json.loads(line) for line in pair.decode.ledger.since(0).splitlines()]
 
@@ -164,10 +164,10 @@ async def test_an_abort_of_a_waiting_request_is_immediate() -> None:
         assert waiter.phase is Phase.FINISHED
 
 
-async def test_an_abort_in_transfer_is_the_engines_500_and_frees_pages_after_the_fence() -> None:
+async def test_an_abort_in_transfer_is_the_engines_500_at_once_and_frees_pages_after_the_fence() -> None:
     reached, order = asyncio.Event(), list[str]()
 
-    async def hold(model: str, layer: int) -> None:
+    async def hold(_room: int, model: str, layer: int) -> None:
         if (model, layer) == ("target", 2):
             reached.set()
             try:
@@ -183,9 +183,12 @@ async def test_an_abort_in_transfer_is_the_engines_500_and_frees_pages_after_the
         assert pair.decode.slots.table.usage > 0
         pair.decode.abort(generation)
         await finished(generation)
-        order.append("pages free")
+        assert order == []
+        assert pair.decode.slots.table.usage > 0
+        assert b"num_decode_deferred_kv_release_reqs" in pair.decode.metrics.render({}, 1)
+        (line,) = await settled(pair)
+        assert order == ["writer stopped"]
         assert pair.decode.slots.table.usage == 0
-        assert order == ["writer stopped", "pages free"]
         assert b'outcome="drained"' in pair.decode.metrics.render({}, 1)
         assert asked.bootstrap is not None
         room = asked.bootstrap.room
@@ -195,8 +198,8 @@ async def test_an_abort_in_transfer_is_the_engines_500_and_frees_pages_after_the
             f" KVTransferError(bootstrap_room={room}): Aborted by AbortReq.",
             500,
         )
-        (line,) = await settled(pair)
         assert (line["finished"], line["tokens_actual"]) == ("error", 0)
+        assert (line["release"], line["late_layers"]) == ("drained", 0)
 
 
 async def test_prefill_that_cannot_be_reached_is_a_500() -> None:
@@ -214,6 +217,7 @@ async def test_kv_that_never_comes_is_a_500_after_the_timeout() -> None:
         generation = await finished(pair.decode.start(pair.asked(prompt()), pair.tasks))
         assert isinstance(generation.finish, Aborted)
         assert "KVPoll.WaitingForInput" in generation.finish.message
+        await settled(pair)
         assert pair.decode.slots.table.usage == 0
 
 

@@ -19,7 +19,12 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # 
 FAMILIES: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "lab" / "sgl-metric-families.json").read_text()
 )
-UNSEEN = {"sglang:num_bootstrap_failed_reqs_total", "sglang:num_aborted_requests_total"}
+UNSEEN = {
+    "sglang:num_bootstrap_failed_reqs_total",
+    "sglang:num_aborted_requests_total",
+    "sglang:num_decode_deferred_kv_release_reqs",
+    "sglang:decode_deferred_kv_release_seconds",
+}
 """In the engine's source and in no capture: nothing had failed or been aborted there."""
 
 
@@ -30,7 +35,8 @@ def exercised(engine_type: str = "decode") -> Metrics:
     metrics.transferred(Transfer(0.01, 0.001, 0.002, 500_000))
     metrics.first_token(0.05, streaming=True)
     metrics.tokens(4, 0.02)
-    metrics.deferred_release("drained")
+    metrics.deferred_release("drained", 0.02)
+    metrics.draining(1)
     metrics.prefilled(100)
     metrics.aborted()
     metrics.transfer_failed(before_write=True)
@@ -68,7 +74,7 @@ def test_a_family_is_described_and_labelled_as_captured(name: str) -> None:
     assert f"# HELP {name} {captured['help']}\n" in shown
     assert f"# TYPE {name} {captured['type']}\n" in shown
     plain = name.removesuffix("_total")
-    samples = [line for line in shown.splitlines() if line.startswith(plain)]
+    samples = re.findall(rf"^{plain}(?:_total|_bucket|_sum|_count)?{{.*", shown, re.MULTILINE)
     labels = {frozenset(re.findall(r'(\w+)="', line)) - {"le"} for line in samples}
     assert labels == {frozenset(captured["labels"])}
     buckets = [float(le) for le in re.findall(rf'^{name}_bucket.*le="([^"]+)"', shown, re.MULTILINE)]

@@ -100,6 +100,7 @@ def test_readers_get_each_line_once_and_no_text() -> None:
             "aborted",
             "finished",
         ),
+        *("release", "release_s", "late_layers"),
     ]
 
 

@@ -11,7 +11,8 @@ from replay.lab.intake import RequestError
 from replay.lab.kvpool import pages_for
 from replay.lab.scheduler import Aborted, LengthReached
 from replay.lab.speculation import load_models
-from tests.replay.lab.labkit import TIMEOUTS, finished, prompt, running_pair
+from tests.replay.lab.labkit import finished, prompt, running_pair
+from tests.replay.lab.test_bootstrap import received
 
 
 async def test_the_kv_in_the_decode_pool_is_that_of_a_prefill_alone() -> None:
@@ -27,7 +28,7 @@ async def test_the_kv_in_the_decode_pool_is_that_of_a_prefill_alone() -> None:
         generation = pair.prefill.start(asked, pair.tasks)
         assert asked.bootstrap is not None
         announce = Announce(asked.bootstrap.room, asked.rid, "decode-0", pages, len(tokens))
-        done = await KVReceiver("127.0.0.1", pair.port, announce, TIMEOUTS).receive()
+        done = await received(KVReceiver("127.0.0.1", pair.port, announce))
         await finished(generation)
         for ours, theirs in ((alone.target_pool, pair.pool.target), (alone.draft_pool, pair.pool.draft)):
             for row in range(len(tokens)):
@@ -62,7 +63,7 @@ async def test_decode_that_never_announces_is_a_500_after_the_timeout() -> None:
 async def test_an_abort_in_mid_transfer_stops_the_writing_and_is_answered() -> None:
     reached = asyncio.Event()
 
-    async def hold(model: str, layer: int) -> None:
+    async def hold(_room: int, model: str, layer: int) -> None:
         if (model, layer) == ("target", 1):
             reached.set()
             await asyncio.Event().wait()
@@ -101,7 +102,7 @@ async def test_an_announcement_that_makes_no_sense_is_refused_by_name(
             asked.bootstrap.room, asked.rid, pool, [*range(pages)], len(asked.prompt) + length
         )
         with pytest.raises(KVTransferError, match=reason):
-            await KVReceiver("127.0.0.1", pair.port, announce, TIMEOUTS).receive()
+            await received(KVReceiver("127.0.0.1", pair.port, announce))
         await finished(generation)
 
 

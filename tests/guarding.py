@@ -15,6 +15,7 @@ from service.core.dialects import DIALECTS
 from service.core.events import Channel, Finding, Incident, Kind, Look, Policy, RequestFacts, WorkerFacts
 from service.core.fusion import Fusion
 from service.edges.case import Kept
+from service.edges.outlet import Sending
 from service.edges.proxy import Proxy
 from service.edges.relay import Means
 from service.edges.tasks import Tasks
@@ -163,7 +164,7 @@ async def guarded(
     pins: tuple[int, ...] = (),
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
-    stepped: bool = True,
+    sending: Sending = Sending.DIRECT,
     first_byte_s: float = 600.0,
 ) -> AsyncIterator[Port]:
     async with ScriptedUpstream(*scripts) as upstream:
@@ -178,7 +179,7 @@ async def guarded(
             tasks=tasks,
             pins=fake_pins,
             keep=keep,
-            stepped=stepped,
+            sending=sending,
             first_byte_s=first_byte_s,
         )
         proxy = Proxy(

@@ -24,7 +24,7 @@ from service.edges.pins import PinBook
 from service.edges.proxy import Proxy
 from service.edges.relay import Means
 from service.edges.router_admin import RouterAdmin, admin_client
-from service.edges.server import data_config, send_can_be_stepped
+from service.edges.server import best_sending, data_config
 from service.edges.tasks import Tasks
 from service.edges.ticker import Ticker
 from service.edges.upstream import Limits, Upstream
@@ -89,7 +89,7 @@ class DataPlane:
         )
 
     async def start(self) -> None:
-        self.proxy.means.stepped = await send_can_be_stepped()
+        self.proxy.means.sending = await best_sending()
         self._tasks.spawn(self.ticker.run(), "ticker")
         self._tasks.spawn(self._beat.run(), "beat")
         self._tasks.spawn(self.admin.run(), "router-admin")

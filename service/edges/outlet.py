@@ -1,10 +1,15 @@
-"""The client's end of an exchange: ASGI `send`, stepped inside the upstream's read.
+"""The client's end of an exchange: ASGI `send`, done inside the upstream's read.
 
 uvicorn's `send` suspends only while the client's socket is full. So the coroutine is stepped once, in
 place, and is nearly always done by then: no queue, no task, no wake-up a chunk. When it does suspend, the
 client is slow: the valve closes (the upstream pauses), a task goes on with the very coroutine that
-suspended, and what comes meanwhile waits in line, counted in bytes. A server whose `send` cannot be stepped
-(see `server.py`) gets a task from the first message on; the promises are the same.
+suspended, and what comes meanwhile waits in line, counted in bytes.
+
+Three ways of sending, the best that the start-up check (`server.py`) finds to work; the same promises:
+
+    DIRECT    a chunk is framed here and written to uvicorn's transport while that takes it; else as STEPPED
+    STEPPED   each message is one step of `send`
+    TASK      a task from the first message on, for a server whose `send` cannot be stepped
 
 Stepping happens outside any task. Middleware that asks for the current task must not stand in between.
 """
@@ -13,7 +18,10 @@ import asyncio
 import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from enum import Enum, auto
 from typing import Any, Final, Protocol
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from service.edges.headers import Headers
 from service.edges.tasks import Tasks
@@ -21,6 +29,15 @@ from service.edges.tasks import Tasks
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Coroutine[Any, Any, None]]
 Receive = Callable[[], Awaitable[Message]]
+
+
+class Sending(Enum):
+    """How messages reach the server."""
+
+    TASK = auto()
+    STEPPED = auto()
+    DIRECT = auto()
+
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 """In line before the valve closes where a task does the sending; uvicorn's own mark."""
@@ -41,13 +58,25 @@ class Valve(Protocol):
 class Outlet:
     """One response on its way to one client."""
 
-    __slots__ = ("_blocked", "_dead", "_line", "_send", "_steps", "_task", "_tasks", "_valve", "line_bytes")
+    __slots__ = (
+        "_blocked",
+        "_dead",
+        "_direct",
+        "_line",
+        "_send",
+        "_steps",
+        "_task",
+        "_tasks",
+        "_valve",
+        "line_bytes",
+    )
 
-    def __init__(self, send: Send, valve: Valve, tasks: Tasks, *, stepped: bool) -> None:
+    def __init__(self, send: Send, valve: Valve, tasks: Tasks, sending: Sending) -> None:
         self._send = send
+        self._direct = direct_writer(send) if sending is Sending.DIRECT else None
         self._valve = valve
         self._tasks = tasks
-        self._steps = stepped
+        self._steps = sending is not Sending.TASK
         self._line: deque[Message] = deque()
         self._task: asyncio.Task[None] | None = None
         self._blocked = False
@@ -62,6 +91,8 @@ class Outlet:
         self._put({"type": "http.response.start", "status": status, "headers": headers})
 
     def body(self, data: bytes) -> None:
+        if self._direct is not None and self._task is None and self._direct(data):
+            return
         message = {"type": "http.response.body", "body": data, "more_body": True}
         if self._steps and self._task is None:
             self._step(message)
@@ -111,7 +142,7 @@ class Outlet:
             self._valve.on_blocked()
 
     def _fail(self) -> None:
-        self._dead, self._steps = True, False
+        self._dead, self._steps, self._direct = True, False, None
         self._line.clear()
         self.line_bytes = 0
         self._valve.on_fault()
@@ -137,6 +168,25 @@ class Outlet:
         if self._blocked:
             self._blocked = False
             self._valve.on_free()
+
+
+def direct_writer(send: Send) -> Callable[[bytes], bool] | None:
+    """A function that writes one chunk as this `send` would, and says whether it could; None for a stranger.
+
+    It writes only where `send` itself would do nothing else: head out, chunked, client there, room.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle):
+        return None
+    flow, write = cycle.flow, cycle.transport.write
+
+    def direct(data: bytes) -> bool:
+        if flow.write_paused or cycle.disconnected or cycle.response_complete or not cycle.chunked_encoding:
+            return False
+        write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
+    return direct
 
 
 @types.coroutine

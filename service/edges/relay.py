@@ -24,7 +24,7 @@ from service.core.endings import LOST
 from service.core.events import UNKNOWN, Ending, Incident
 from service.edges.case import Kept
 from service.edges.headers import Headers, towards_client
-from service.edges.outlet import Outlet, Receive, Send
+from service.edges.outlet import Outlet, Receive, Send, Sending
 from service.edges.refusals import RETRY_AFTER_S, refusal_body, refusal_headers
 from service.edges.tasks import Tasks
 from service.edges.upstream import Exchange, Request, ResponseHead, Upstream, UpstreamError
@@ -85,7 +85,7 @@ class Means:
     tasks: Tasks
     pins: Pins
     keep: Callable[[Incident, Kept], None]
-    stepped: bool = True  # `send` can be stepped (server.py checks it)
+    sending: Sending = Sending.STEPPED  # the best that server.py found to work
     ask_growth: bool = True  # no probe tells us the verify steps
     first_byte_s: float = 600.0
     drain_s: float = 30.0
@@ -110,7 +110,7 @@ class Relay:
 
     def __init__(self, means: Means, send: Send, request: Request) -> None:
         self._means = means
-        self._outlet = Outlet(send, self, means.tasks, stepped=means.stepped)
+        self._outlet = Outlet(send, self, means.tasks, means.sending)
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._exchange: Exchange | None = None
         self._head_sent = False

@@ -1,9 +1,9 @@
-"""How uvicorn is run on the data port, and the check that its `send` can be stepped.
+"""How uvicorn is run on the data port, and which way of sending works on it.
 
 The options are part of the contract: httptools parses strictly, no middleware stands between the app and the
 server, `date` and `server` are the router's own, forwarded-for headers are not believed. The check starts the
 very same server on a free loopback port once, at start-up, and does there what the stream path does all day;
-a uvicorn or a loop that has changed under us costs some speed (a task an exchange), never a stream.
+a uvicorn or a loop that has changed under us costs some speed (at worst a task an exchange), never a stream.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import structlog
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.edges.outlet import Outlet, Receive, Send
+from service.edges.outlet import Outlet, Receive, Send, Sending, direct_writer
 from service.edges.tasks import Tasks
 
 App = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -58,19 +58,21 @@ def data_config(app: App, *, host: str, port: int, grace_s: float = 0.0) -> uvic
     )
 
 
-async def send_can_be_stepped(config: Callable[[App], uvicorn.Config] | None = None) -> bool:
-    """Whether a send outside any task is done in one step, and goes on where it had to wait."""
-    try:
-        async with asyncio.timeout(CHECK_S):
-            steps = await _try_stepping(config or (lambda app: data_config(app, host="127.0.0.1", port=0)))
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong here, a task an exchange is the answer
-        _log.warning("send_check_failed", error=type(error).__name__)
-        return False
-    return steps
+async def best_sending(config: Callable[[App], uvicorn.Config] | None = None) -> Sending:
+    """The fastest way of sending that works outside any task, and goes on where it had to wait."""
+    made = config or (lambda app: data_config(app, host="127.0.0.1", port=0))
+    for sending in (Sending.DIRECT, Sending.STEPPED):
+        try:
+            async with asyncio.timeout(CHECK_S):
+                if await _works(sending, made):
+                    return sending
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the next slower way is the answer
+            _log.warning("send_check_failed", error=type(error).__name__)
+    return Sending.TASK
 
 
-async def _try_stepping(config: Callable[[App], uvicorn.Config]) -> bool:
-    probe = _Probe()
+async def _works(sending: Sending, config: Callable[[App], uvicorn.Config]) -> bool:
+    probe = _Probe(sending)
     made = config(probe)
     made.load()
     state = ServerState()
@@ -80,29 +82,40 @@ async def _try_stepping(config: Callable[[App], uvicorn.Config]) -> bool:
         "127.0.0.1",
         0,
     )
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     try:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(b"GET / HTTP/1.1\r\nhost: check\r\nconnection: close\r\n\r\n")
         blocked = await probe.blocked()
-        received = len(await reader.read(-1))
-        writer.close()
-        await writer.wait_closed()
-        return blocked and probe.one_step and probe.freed and received > FILL_BYTES
+        received = await reader.read(-1)
+        return blocked and probe.one_step and probe.freed and received.endswith(_expected())
     finally:
+        writer.close()
         server.close()
+
+
+def _expected() -> bytes:
+    """The body that the probe sends, as it must come out."""
+    fill = b"%x\r\n%b\r\n" % (FILL_BYTES, b"x" * FILL_BYTES)
+    return b"\r\n\r\n1\r\nx\r\n" + fill + b"1\r\ny\r\n1\r\nz\r\n0\r\n\r\n"
 
 
 class _Probe:
     """An app that does what the stream path does, and the valve that watches it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sending: Sending) -> None:
+        self._sending = sending
         self.one_step = self.freed = False
         self._blocked = asyncio.Event()
         self._tasks = Tasks()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         await receive()
-        outlet = Outlet(send, self, self._tasks, stepped=True)
+        outlet = Outlet(send, self, self._tasks, self._sending)
+        if self._sending is Sending.DIRECT and direct_writer(send) is None:  # another server's
+            self._blocked.set()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         asyncio.get_running_loop().call_soon(self._outside_any_task, outlet)
         await self._blocked.wait()
         await outlet.flushed()
@@ -116,7 +129,8 @@ class _Probe:
         outlet.body(b"x")
         self.one_step = len(self._tasks) == 0
         outlet.body(b"x" * FILL_BYTES)
-        outlet.end(b"x")  # finds the socket full
+        outlet.body(b"y")  # finds the socket full
+        outlet.end(b"z")
         if not len(self._tasks):
             self._blocked.set()
 

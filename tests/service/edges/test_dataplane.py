@@ -9,6 +9,7 @@ import pytest
 from service.config.settings import Settings, WorkerHint
 from service.core.events import Drafter
 from service.edges.dataplane import DataPlane, upstream_of
+from service.edges.outlet import Sending
 from service.edges.upstream_aiohttp import AiohttpUpstream
 from service.edges.upstream_raw import RawUpstream
 from tests.fakes import ScriptedClient, ScriptedUpstream
@@ -30,7 +31,7 @@ async def test_a_started_plane_serves_and_a_stopped_one_leaves_nothing() -> None
         settings = Settings(router=router.url)
         plane = DataPlane(settings, new_desk(), lambda _, __: None, on_tick=ticks.append)
         await plane.start()
-        assert plane.proxy.means.stepped
+        assert plane.proxy.means.sending is Sending.DIRECT
         async with serving(plane.proxy) as running:
             client = await ScriptedClient.connect(running.port)
             await client.post(CHAT, body())

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from service.core.events import Kind, Outcome, Policy
+from service.edges.outlet import Sending
 from tests.fakes import BrokenEndError, Script, Stop
 from tests.guarding import CHAT, ROUTED, Port, body, chat, event, guarded, head, pieces
 
-BOTH = pytest.mark.parametrize("stepped", [True, False], ids=["stepped", "task"])
+WAYS = pytest.mark.parametrize("sending", [*Sending])
 HOLDING = pytest.mark.parametrize("policy", [Policy.PROTECT, Policy.STRICT])
 GOOD = chat("all ", "is ", "well")
 BAD = chat("BAD ", "words")
@@ -27,11 +28,11 @@ def asks_for_growth(sent: bytes) -> bool:
 # --- bytes ---
 
 
-@BOTH
+@WAYS
 @pytest.mark.parametrize("policy", [*Policy])
-async def test_a_clean_answer_is_what_the_router_would_have_sent(policy: Policy, *, stepped: bool) -> None:
+async def test_a_clean_answer_is_what_the_router_would_have_sent(policy: Policy, sending: Sending) -> None:
     """We ask for growth on top; the client did not, and does not see it."""
-    async with guarded([head(), *pieces(*GOOD)], policy=policy, stepped=stepped) as port:
+    async with guarded([head(), *pieces(*GOOD)], policy=policy, sending=sending) as port:
         status, headers, received = await port.ask()
         assert (status, headers[b"content-type"]) == (200, b"text/event-stream")
         assert received == b"".join(chat("all ", "is ", "well", usage=False))
@@ -278,13 +279,13 @@ async def test_a_client_that_leaves_during_a_retry_gives_everything_back() -> No
         await _left(port)
 
 
-@BOTH
-async def test_a_slow_client_pauses_the_upstream_and_loses_nothing(*, stepped: bool) -> None:
+@WAYS
+async def test_a_slow_client_pauses_the_upstream_and_loses_nothing(sending: Sending) -> None:
     many = [event("x" * 2000, place + 1) for place in range(4000)]
     wire = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in many) + b"0\r\n\r\n"
     script: Script = [head(), *[wire[start : start + 65_536] for start in range(0, len(wire), 65_536)]]
     asked = body(stream_options={"include_usage": True, "continuous_usage_stats": True})
-    async with guarded(script, stepped=stepped) as port:
+    async with guarded(script, sending=sending) as port:
         client = await port.client(receive_buffer=8192)
         await client.post(CHAT, asked)
         _, headers = await client.head()

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.edges.outlet import HIGH_WATER_BYTES, Message, Outlet
+from service.edges.outlet import HIGH_WATER_BYTES, Message, Outlet, Sending, direct_writer
 from service.edges.tasks import Tasks
 
-MODES = pytest.mark.parametrize("stepped", [True, False], ids=["stepped", "task"])
+MODES = pytest.mark.parametrize("sending", [*Sending])
 
 
 class Server:
@@ -56,9 +56,9 @@ async def tasks() -> AsyncIterator[Tasks]:
 
 
 @MODES
-async def test_messages_arrive_in_order(tasks: Tasks, *, stepped: bool) -> None:
+async def test_messages_arrive_in_order(tasks: Tasks, sending: Sending) -> None:
     server, valve = Server(), Valve()
-    outlet = Outlet(server.send, valve, tasks, stepped=stepped)
+    outlet = Outlet(server.send, valve, tasks, sending)
     outlet.head(200, [(b"a", b"b")])
     for piece in (b"1", b"2", b"3"):
         outlet.body(piece)
@@ -72,7 +72,7 @@ async def test_messages_arrive_in_order(tasks: Tasks, *, stepped: bool) -> None:
 
 async def test_a_stepped_send_is_done_at_once_and_without_a_task(tasks: Tasks) -> None:
     server, done = Server(), asyncio.Event()
-    outlet = Outlet(server.send, Valve(), tasks, stepped=True)
+    outlet = Outlet(server.send, Valve(), tasks, Sending.STEPPED)
 
     def in_a_callback() -> None:
         outlet.body(b"x")
@@ -87,7 +87,7 @@ async def test_a_stepped_send_is_done_at_once_and_without_a_task(tasks: Tasks) -
 
 async def test_a_full_client_closes_the_valve_and_its_reading_opens_it(tasks: Tasks) -> None:
     server, valve = Server(), Valve()
-    outlet = Outlet(server.send, valve, tasks, stepped=True)
+    outlet = Outlet(server.send, valve, tasks, Sending.STEPPED)
     server.room.clear()
     outlet.body(b"first")
     outlet.body(b"second")
@@ -104,7 +104,7 @@ async def test_a_full_client_closes_the_valve_and_its_reading_opens_it(tasks: Ta
 
 async def test_bytes_are_counted_and_not_messages(tasks: Tasks) -> None:
     server, valve = Server(), Valve()
-    outlet = Outlet(server.send, valve, tasks, stepped=False)
+    outlet = Outlet(server.send, valve, tasks, Sending.TASK)
     server.room.clear()
     for _ in range(100):
         outlet.body(b"x")
@@ -118,9 +118,9 @@ async def test_bytes_are_counted_and_not_messages(tasks: Tasks) -> None:
 
 
 @MODES
-async def test_a_refused_message_is_a_fault_and_the_last(tasks: Tasks, *, stepped: bool) -> None:
+async def test_a_refused_message_is_a_fault_and_the_last(tasks: Tasks, sending: Sending) -> None:
     server, valve = Server(), Valve()
-    outlet = Outlet(server.send, valve, tasks, stepped=stepped)
+    outlet = Outlet(server.send, valve, tasks, sending)
     server.refuses = True
     outlet.body(b"x")
     await asyncio.sleep(0.01)
@@ -132,7 +132,7 @@ async def test_a_refused_message_is_a_fault_and_the_last(tasks: Tasks, *, steppe
 
 async def test_a_refusal_after_a_wait_is_a_fault_too(tasks: Tasks) -> None:
     server, valve = Server(), Valve()
-    outlet = Outlet(server.send, valve, tasks, stepped=True)
+    outlet = Outlet(server.send, valve, tasks, Sending.STEPPED)
     server.room.clear()
     outlet.body(b"x")
     outlet.body(b"y")
@@ -151,7 +151,7 @@ async def test_what_the_open_valve_lets_through_keeps_its_place(tasks: Tasks) ->
             outlet.body(b"3")
             super().on_free()
 
-    outlet = Outlet(server.send, Refill(), tasks, stepped=True)
+    outlet = Outlet(server.send, Refill(), tasks, Sending.STEPPED)
     server.room.clear()
     outlet.body(b"1")
     outlet.body(b"2")
@@ -162,10 +162,14 @@ async def test_what_the_open_valve_lets_through_keeps_its_place(tasks: Tasks) ->
 
 async def test_a_cancelled_wait_reaches_the_server(tasks: Tasks) -> None:
     server, valve = Server(), Valve()
-    outlet = Outlet(server.send, valve, tasks, stepped=True)
+    outlet = Outlet(server.send, valve, tasks, Sending.STEPPED)
     server.room.clear()
     outlet.body(b"x")
     await asyncio.sleep(0)
     await tasks.cancel()
     assert len(tasks) == 0
     assert server.got == []
+
+
+async def test_only_our_own_servers_send_is_written_past() -> None:
+    assert direct_writer(Server().send) is None

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from service.edges.outlet import Sending
 from service.edges.relay import LOOKS_A_TURN, Looks
 from tests.fakes import OK, BrokenEndError, Script, Stop, answer
 from tests.guarding import guarded, head, pieces
@@ -12,10 +13,10 @@ from tests.guarding import guarded, head, pieces
 PATH = b"/v1/completions"
 
 
-@pytest.mark.parametrize("stepped", [True, False], ids=["stepped", "task"])
-async def test_bytes_and_headers_pass_as_they_are(*, stepped: bool) -> None:
+@pytest.mark.parametrize("sending", [*Sending])
+async def test_bytes_and_headers_pass_as_they_are(sending: Sending) -> None:
     script: Script = [head(b"x-own: 1", b"connection: x-hop", b"x-hop: 1"), *pieces(b"one\r\n", b"\x00two")]
-    async with guarded(script, stepped=stepped) as port:
+    async with guarded(script, sending=sending) as port:
         status, headers, received = await port.ask(b"{}", path=PATH)
         assert (status, received) == (200, b"one\r\n\x00two")
         assert headers[b"x-own"] == b"1"

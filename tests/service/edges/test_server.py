@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service.edges.outlet import Message, Receive, Send
-from service.edges.server import App, data_config, send_can_be_stepped
+from service.edges.outlet import Message, Receive, Send, Sending
+from service.edges.server import App, best_sending, data_config
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -26,8 +26,18 @@ def behind(middleware: Callable[[Send], Send]) -> Callable[[App], uvicorn.Config
     return config
 
 
-async def test_our_own_server_can_be_stepped() -> None:
-    assert await send_can_be_stepped()
+async def test_on_our_own_server_chunks_can_be_written_directly() -> None:
+    assert await best_sending() is Sending.DIRECT
+
+
+async def test_behind_plain_middleware_a_send_can_still_be_stepped() -> None:
+    def middleware(send: Send) -> Send:
+        async def through(message: Message) -> None:
+            await send(message)
+
+        return through
+
+    assert await best_sending(behind(middleware)) is Sending.STEPPED
 
 
 async def test_middleware_that_asks_for_the_current_task_is_found_out() -> None:
@@ -38,7 +48,7 @@ async def test_middleware_that_asks_for_the_current_task_is_found_out() -> None:
 
         return within
 
-    assert not await send_can_be_stepped(behind(middleware))
+    assert await best_sending(behind(middleware)) is Sending.TASK
 
 
 async def test_a_send_that_always_waits_a_turn_is_found_out() -> None:
@@ -49,7 +59,7 @@ async def test_a_send_that_always_waits_a_turn_is_found_out() -> None:
 
         return later
 
-    assert not await send_can_be_stepped(behind(middleware))
+    assert await best_sending(behind(middleware)) is Sending.TASK
 
 
 def test_the_router_speaks_for_itself() -> None:

@@ -33,7 +33,7 @@ from service.edges.upstream_raw import RawUpstream
 
 BEAT_S: Final = 0.025
 """Requests have their tick each 250 ms; asking ten times as often whose it is spreads them out."""
-GC_THRESHOLD: Final = 50_000
+GC_THRESHOLD: Final = 10_000
 """Net allocations before a young collection; a stream's own objects die by reference count."""
 
 

@@ -9,7 +9,8 @@ nothing is held (`observe`) the head goes at once.
 The hot path is `on_data`: one call into the core, one `Forward`, one stepped `send`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import nan
 from secrets import token_hex
 from time import monotonic
@@ -177,7 +178,7 @@ class Guard(Relay):
         if worker in self._avoid:
             self._means.desk.count("retry_same_worker")
         facts = self._means.desk.fleet.worker(worker)
-        self._obey(self.monitor.head(head.status, facts, self._streamed, now), now)
+        self._hear(self.monitor.head, head.status, facts, self._streamed)
         if not self._holds and not self.over.done():
             self._commit(now)  # nothing will be taken back, so the client need not wait for the first byte
 
@@ -200,13 +201,11 @@ class Guard(Relay):
 
     def on_end(self) -> None:
         self._exchange = None
-        now = monotonic()
-        self._obey(self.monitor.end(Ending.COMPLETE, now), now)
+        self._hear(self.monitor.end, Ending.COMPLETE)
 
     def on_error(self, error: UpstreamError) -> None:
         self._exchange, self._opened_at = None, 0.0
-        now = monotonic()
-        self._obey(self.monitor.end(error.ending, now), now)
+        self._hear(self.monitor.end, error.ending)
 
     # --- the outlet's calls ---
 
@@ -223,14 +222,23 @@ class Guard(Relay):
     def _look(self, now: float) -> None:
         """The look that the last read called for."""
         self._looking = False
-        if self.over.done():
-            return
-        try:
-            self._obey(self.monitor.look(now), now)
-        except Exception as error:  # noqa: BLE001 - as in `on_data`
-            self.crash(error)
+        if not self.over.done():
+            self._hear(self.monitor.look)
 
     # --- obeying ---
+
+    def _hear(self, tell: Callable[..., Sequence[Action]], *what: object) -> None:
+        """Tell the monitor, and obey."""
+        now = monotonic()
+        try:
+            self._obey(tell(*what, now), now)
+        except Exception as error:  # noqa: BLE001 - a defect of ours must not take the process's other streams
+            self.crash(error)
+
+    def crash(self, error: Exception) -> None:
+        super().crash(error)
+        with suppress(Exception):  # the monitor may be what is broken; what it held must be given back
+            self.monitor.gone(monotonic())
 
     def _obey(self, actions: Sequence[Action], now: float) -> None:
         for action in actions:

@@ -55,6 +55,19 @@ class Valve(Protocol):
         ...
 
 
+class _OpenEnd:
+    """The valve of an outlet that is over."""
+
+    def on_blocked(self) -> None: ...
+
+    def on_free(self) -> None: ...
+
+    def on_fault(self) -> None: ...
+
+
+_OPEN_END: Final[Valve] = _OpenEnd()
+
+
 class Outlet:
     """One response on its way to one client."""
 
@@ -106,6 +119,10 @@ class Outlet:
         """Wait until nothing is in line. The caller must notice a client that left in the meantime."""
         while (task := self._task) is not None and not (task.done() or self._dead):
             await asyncio.wait((task,))
+
+    def let_go(self) -> None:
+        """The response is over: keep nobody alive, and be kept by nobody."""
+        self._valve, self._direct, self._dead = _OPEN_END, None, True
 
     def _put(self, message: Message) -> None:
         if self._dead:

@@ -142,6 +142,7 @@ class Relay:
         finally:
             watch.cancel()
             means.live.discard(self)
+            self._outlet.let_go()
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -33,6 +33,8 @@ POOL_MAX: Final = 1024
 FINAL: Final = 200
 """Statuses below it are interim: the final head is still to come."""
 BODILESS: Final = frozenset({204, 304})
+SPENT: Final = HttpResponseParser(object())
+"""Stands in for the parser of an exchange that is over: the two would keep each other until the collector."""
 
 
 class Connection(asyncio.Protocol):
@@ -206,7 +208,7 @@ class RawExchange:
             self._settle()
 
     def lost(self) -> None:
-        connection = self._leave(forget_sink=False)
+        connection = self._leave(forget=False)
         stale = connection is not None and connection.used and not self._heard
         if stale and not self._resent:
             self._resent = True
@@ -268,20 +270,20 @@ class RawExchange:
         length = value_of(self._headers, b"content-length")
         self._framed = bool(codings) or length is not None or status in BODILESS
 
-    def _leave(self, *, forget_sink: bool = True) -> Connection | None:
+    def _leave(self, *, forget: bool = True) -> Connection | None:
         """Part from the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.exchange = None
+        if forget:
+            self._sink, self._parser = NOBODY, SPENT
         if self._timer is not None:
             self._timer.cancel()
-        if forget_sink:
-            self._sink = NOBODY
         return connection
 
     def _settle(self) -> None:
         """The response is over, well or not. The connection goes first: the sink may ask for another."""
-        connection = self._leave(forget_sink=False)
+        connection = self._leave(forget=False)
         if connection is None:
             return
         if self._complete and self._keep and not self._fault:
@@ -294,7 +296,7 @@ class RawExchange:
             self._tell(UpstreamError(Ending.BROKEN, self._fault))
 
     def _tell(self, error: UpstreamError | None) -> None:
-        sink, self._sink = self._sink, NOBODY
+        sink, self._sink, self._parser = self._sink, NOBODY, SPENT
         if error is None:
             sink.on_end()
         else:

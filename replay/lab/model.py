@@ -154,8 +154,9 @@ class TinyLM:
         self._layers = [_folded(arrays, f"blocks.{at}.", shape) for at in range(shape.layers)]
         turning = shape.head_dim // 8
         angles = np.arange(MAX_POSITIONS)[:, None] / ROPE_BASE ** (np.arange(turning) / turning)
-        self._cosine = np.cos(angles).astype(np.float32)[:, None, None]
-        self._sine = np.sin(angles).astype(np.float32)[:, None, None]
+        cosine, sine = (turn(angles).astype(np.float32)[:, None, None] for turn in (np.cos, np.sin))
+        self._cosine: Floats = np.stack((cosine, cosine), axis=-2)
+        self._sine: Floats = np.stack((-sine, sine), axis=-2)
 
     def __repr__(self) -> str:
         """Show the architecture."""
@@ -207,21 +208,22 @@ class TinyLM:
             for at, layer in enumerate(self._layers):
                 if before is not None:
                     before(at)
-                x = self._inject(x, at, ids, start)
+                self._inject(x, at, ids, start)
                 mixed = self._attend(_normed(x) @ layer.qkv, start, store.of_layer(at), future)
-                x = x + mixed @ layer.out
-                hidden = np.maximum(_normed(x) @ layer.up, 0)
-                x = x + (hidden * hidden) @ layer.down
+                x += mixed @ layer.out
+                hidden = _normed(x) @ layer.up
+                np.maximum(hidden, 0, out=hidden)
+                hidden *= hidden
+                x += hidden @ layer.down
             logits: Floats = _normed(x[-1:] if last_only else x) @ self._output
         return logits
 
-    def _inject(self, x: Floats, at: int, ids: NDArray[np.intp], start: int) -> Floats:
+    def _inject(self, x: Floats, at: int, ids: NDArray[np.intp], start: int) -> None:
         """Add what this layer learns of the tokens one and two places back."""
         if at == self.shape.previous_at:
-            x = x + _shifted(self._previous, ids, start, 1)
+            x += _shifted(self._previous, ids, start, 1)
         if at == self.shape.second_at:
-            x = x + _shifted(self._second, ids, start, 2)
-        return x
+            x += _shifted(self._second, ids, start, 2)
 
     def _attend(self, qkv: Floats, start: int, layer: "LayerKV", future: NDArray[np.bool_] | None) -> Floats:
         """Write this layer's keys and values, then read all of the request's from its pages."""
@@ -240,12 +242,15 @@ class TinyLM:
         return mixed
 
     def _turn(self, x: Floats, start: int, end: int) -> None:
-        """Apply RoPE in place to the first quarter of each head of [place, q and k, head, head_dim]."""
+        """Apply RoPE in place to the first quarter of each head of [place, q and k, head, head_dim].
+
+        A pair (a, b) becomes (a cos - b sin, b cos + a sin).
+        """
         size = self.shape.head_dim // 8
-        cosine, sine = self._cosine[start:end], self._sine[start:end]
-        a, b = x[..., :size].copy(), x[..., size : 2 * size].copy()
-        x[..., :size] = a * cosine - b * sine
-        x[..., size : 2 * size] = a * sine + b * cosine
+        pairs = x[..., : 2 * size].reshape(*x.shape[:-1], 2, size)
+        turned = pairs * self._cosine[start:end]
+        turned += pairs[..., ::-1, :] * self._sine[start:end]
+        x[..., : 2 * size] = turned.reshape(*x.shape[:-1], 2 * size)
 
 
 class LayerKV(Protocol):
@@ -268,14 +273,17 @@ class KVStore(Protocol):
 class _Slots:
     """Where one request's places lie in the pool."""
 
-    __slots__ = ("at", "end", "pages", "pool", "start")
+    __slots__ = ("at", "end", "pages", "pool")
 
     def __init__(self, pool: Floats, pages: Sequence[int], start: int, end: int) -> None:
-        self.pool, self.start, self.end = pool, start, end
-        used = -(-end // PAGE_TOKENS)
-        self.pages = np.asarray(pages[:used], np.intp)
+        self.pool, self.end = pool, end
+        used = np.asarray(pages[: -(-end // PAGE_TOKENS)], np.intp)
         places = np.arange(start, end)
-        self.at = (self.pages[places // PAGE_TOKENS], places % PAGE_TOKENS)
+        self.at = (used[places // PAGE_TOKENS], places % PAGE_TOKENS)
+        first = int(used[0])
+        in_a_row = np.array_equal(used, np.arange(first, first + len(used)))
+        self.pages: slice | NDArray[np.intp] = slice(first, first + len(used)) if in_a_row else used
+        """Neighbouring pages are read where they lie; others are gathered."""
 
     def of_layer(self, layer: int) -> "_LayerSlots":
         return _LayerSlots(self, layer)
@@ -295,9 +303,9 @@ class _LayerSlots:
         pool[1][at] = values
 
     def read(self) -> tuple[Floats, Floats]:
-        """Gather [place, head, head_dim] of keys and of values."""
-        pool, pages, end = self.slots.pool[self.layer], self.slots.pages, self.slots.end
-        keys, values = (side[pages].reshape(-1, *side.shape[2:])[:end] for side in pool)
+        """Return [place, head, head_dim] of keys and of values."""
+        both = self.slots.pool[self.layer][:, self.slots.pages]
+        keys, values = both.reshape(2, -1, *both.shape[3:])[:, : self.slots.end]
         return keys, values
 
 
@@ -325,6 +333,8 @@ def _normed(x: Floats) -> Floats:
 
 def _shifted(table: Floats, ids: NDArray[np.intp], start: int, back: int) -> Floats:
     """Rows of the tokens `back` places before each place; zeros before the first token."""
+    if start >= back:
+        return table[ids[start - back : len(ids) - back]]
     places = np.arange(start, len(ids)) - back
     rows: Floats = table[ids[np.maximum(places, 0)]] * (places >= 0)[:, None].astype(np.float32)
     return rows

@@ -1,0 +1,26 @@
+"""The lab bench counts the right multiplications and tells shares of a speed measured beside them."""
+
+from replay.bench.lab import best_s, measure, multiplications
+from replay.lab.model import Shape
+
+SHAPE = Shape(layers=2, width=8, heads=2, hidden=16, previous_at=0, second_at=1, second_width=0)
+
+
+def test_the_operations_of_a_pass_are_counted() -> None:
+    _, flops = multiplications(SHAPE, rows=3, length=10)
+    weights = 2 * 3 * (8 * 24 + 8 * 8 + 8 * 16 + 16 * 8) * 2
+    attention = 2 * (2 * 2 * 3 * 10 * 4) * 2
+    assert flops == weights + attention + 2 * 3 * 8 * 512
+
+
+def test_the_best_time_is_that_of_the_act_itself() -> None:
+    quick, slow = best_s([lambda: None, lambda: sum(range(20_000))], rounds=2)
+    assert 0 < quick < slow
+
+
+def test_shares_are_shares() -> None:
+    figures = measure(rounds=1)
+    for name in ("prefill", "verify", "draft", "step"):
+        assert 0.02 < figures[f"{name}_share"] < 1.2
+    assert figures["prefill_share"] > figures["draft_share"]
+    assert figures["sgemm_gflops"] > 1

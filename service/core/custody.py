@@ -58,6 +58,7 @@ class Custody:
         "_paused_at",
         "_recourse",
         "_route",
+        "_route_holds",
         "_suspect_at",
         "_ticked_at",
         "_waived",
@@ -88,6 +89,7 @@ class Custody:
         self._beat_at = self._ticked_at = now
         self._held_before = 0
         self._look_events = route.look_events
+        self._route_holds = route.holds
         self._paused_at: float | None = None
         self._waived = False  # a verdict stands and the text goes out all the same
         self.committed = False  # the response head is with the client

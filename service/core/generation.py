@@ -20,7 +20,7 @@ from service.core.events import (
     WorkerFacts,
 )
 from service.core.inspector import Inspector
-from service.core.sse import EventSplitter, payload
+from service.core.sse import EventSplitter, payloads
 
 
 class Generation:
@@ -196,10 +196,10 @@ class Generation:
         return pending
 
     def _read(self, events: list[bytes], now: float) -> None:
-        payloads = [found for event in events if (found := payload(event)) is not None]
-        self.events_seen += len(payloads)
-        if payloads:
-            self._note(self._reader.read(payloads), now)
+        found = payloads(events)
+        self.events_seen += len(found)
+        if found:
+            self._note(self._reader.read(found), now)
 
     def _note(self, deltas: list[Delta], now: float) -> None:
         if not deltas:

@@ -68,7 +68,7 @@ class Monitor(Custody):
             return self._pass(data)
         if not generation.streamed:
             return self._feed_whole(data, now)
-        if self._waived or not self._route.holds:
+        if self._waived or not self._route_holds:
             return self._feed_seen(data, now)
         return self._feed_held(data, now)
 
@@ -139,12 +139,16 @@ class Monitor(Custody):
             data = generation.put_cut(data, now)
         else:
             generation.put(data, now)
-        if generation.wants_look(self._look_events):
+        waiting = generation.events_pending
+        if waiting >= self._look_events or (waiting and not generation.events_seen):
             if self.defers:
                 self.look_due = True
             else:
                 generation.look(now)
-        return self._pass(data) if data else NOTHING
+        if not data:
+            return NOTHING
+        self.released = self.committed = True
+        return (Forward(data),)
 
     # --- protect and strict ---
 

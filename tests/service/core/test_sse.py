@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.sse import EventSplitter, payload
+from service.core.sse import EventSplitter, payload, payloads
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
 STREAMS = sorted(CAPTURES.glob("*.sse"))
@@ -173,3 +173,17 @@ def test_a_splitter_shows_its_state_and_none_of_the_text() -> None:
     splitter = EventSplitter()
     splitter.feed(b"data: secret")
     assert repr(splitter) == "<EventSplitter 12 bytes pending, 0 oversize>"
+
+
+ODD = [b": ping\n\n", b"data:1\n\n", b"data: a\r\n\r\n", b"data: a\ndata: b\n\n", b"data: torn", b"x\n\n"]
+
+
+@given(st.lists(st.sampled_from([b"data: {}\n\n", b"data: \n\n", *ODD])))
+def test_payloads_of_many_are_those_of_each(events: list[bytes]) -> None:
+    assert payloads(events) == [found for event in events if (found := payload(event)) is not None]
+
+
+@given(st.lists(st.binary(max_size=12).map(lambda text: b"data: " + text + b"\n\n"), max_size=4))
+def test_payloads_are_not_fooled_by_what_stands_in_them(events: list[bytes]) -> None:
+    split = [one for event in events for one in EventSplitter().feed(event)]
+    assert payloads(split) == [found for event in split if (found := payload(event)) is not None]

@@ -42,6 +42,15 @@ rules: ## check alerts.yaml and run its promtool tests
 test: rules setup lint ## every check: rules, lint, then pytest
 	.venv/bin/python -m pytest $(ARGS)
 
+bench-lab: setup ## how much of its own matrix multiplications' speed the lab's model reaches
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m replay.bench.lab $(ARGS)
+
+# torch with CUDA is no dependency of ours: name a Python that has it with GPU_PYTHON=.
+GPU_PYTHON ?= $(PYTHON)
+gpu-race: ## read-before-ready on a CUDA device, event out and in; without one it says so
+	@$(GPU_PYTHON) -c 'import numpy' 2>/dev/null || { echo "gpu-race: not run: $(GPU_PYTHON) has no numpy"; exit 0; }; \
+	  $(GPU_PYTHON) -m replay.lab.gpu_race $(ARGS)
+
 demo: setup ## run the guarded lab once and print the score: make demo ARGS="--json"
 	.venv/bin/specguard demo $(ARGS)
 

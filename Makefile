@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint rules test demo lock
+.PHONY: help setup lint rules test demo bench-gateway bench-detectors lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,12 @@ gpu-race: ## read-before-ready on a CUDA device, event out and in; without one i
 
 demo: setup ## run the guarded lab once and print the score: make demo ARGS="--json"
 	.venv/bin/specguard demo $(ARGS)
+
+bench-gateway: setup ## CPU a streamed chunk beside smg and a bare relay, and the time a chunk spends inside
+	.venv/bin/python -m replay.bench.gateway $(ARGS)
+
+bench-detectors: setup ## CPU a token of all detectors
+	.venv/bin/python -m replay.bench.detectors $(ARGS)
 
 lock: ## compile requirements/*.txt anew
 	$(PYTHON) -m venv .venv-lock

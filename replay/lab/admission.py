@@ -19,6 +19,8 @@ class SlotQueue:
         self.table = table
         self.reclaim: Callable[[int], int] = lambda _pages: 0
         """Asked for pages that are missing, before anybody waits for them: a cache gives up its coldest."""
+        self.evictable: Callable[[], int] = lambda: 0
+        """How many pages a cache would give up."""
         self._line: deque[tuple[int, asyncio.Future[Slot]]] = deque()
 
     def __repr__(self) -> str:
@@ -28,6 +30,11 @@ class SlotQueue:
     def __len__(self) -> int:
         """Return how many wait."""
         return sum(not place.done() for _, place in self._line)
+
+    @property
+    def available_pages(self) -> int:
+        """Pages that a request could have now: the free ones, and those that a cache would give up."""
+        return self.table.free_pages + self.evictable()
 
     async def take(self, tokens: int) -> Slot:
         """Return a slot for that many tokens, now or when it is this caller's turn."""

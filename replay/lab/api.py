@@ -16,14 +16,24 @@ import msgspec
 from replay.lab import control, exposition, info
 from replay.lab.admission import SlotQueue
 from replay.lab.chat_wire import ChatWire
+from replay.lab.completions_wire import CompletionsWire
 from replay.lab.decode import DecodeWorker
+from replay.lab.dialect_intake import (
+    count_messages_tokens,
+    read_completion,
+    read_messages,
+    read_responses,
+)
 from replay.lab.exposition import Metrics
 from replay.lab.generate_wire import GenerateWire, error_body
 from replay.lab.intake import RequestError, Submission, read_chat, read_generate
+from replay.lab.messages_wire import MessagesWire, error_payload
 from replay.lab.model import TinyLM
 from replay.lab.prefill import PrefillWorker
 from replay.lab.prefill_control import PrefillControl
+from replay.lab.responses_wire import ResponsesWire
 from replay.lab.scheduler import Generation, LiveRequests
+from replay.lab.wire import Wire
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -123,9 +133,13 @@ class Api:
         self._bootstrap_port = bootstrap_port
         self._routes: dict[str, dict[str, Callable[[Call], Awaitable[None]]]] = {
             "/generate": {"POST": self._generate},
-            "/v1/chat/completions": {"POST": self._chat},
+            "/v1/chat/completions": {"POST": self._speaking(read_chat, ChatWire)},
+            "/v1/completions": {"POST": self._speaking(read_completion, CompletionsWire)},
+            "/v1/messages": {"POST": self._speaking(read_messages, MessagesWire)},
+            "/v1/messages/count_tokens": {"POST": self._count_tokens},
+            "/v1/responses": {"POST": self._speaking(read_responses, ResponsesWire)},
             "/abort_request": {"POST": self._abort},
-            "/health": {"GET": self._empty},
+            "/health": {"GET": self._health_generate},
             "/health_generate": {"GET": self._health_generate},
             "/ready": {"GET": self._empty},
             "/model_info": {"GET": self._model_info},
@@ -164,11 +178,22 @@ class Api:
         generation = self._worker.start(read_generate(await call.body()), self._tasks)
         await self._answer(call, generation, GenerateWire(generation, prefill=self._worker.mode == "prefill"))
 
-    async def _chat(self, call: Call) -> None:
-        generation = self._worker.start(read_chat(await call.body()), self._tasks)
-        await self._answer(call, generation, ChatWire(generation))
+    def _speaking(
+        self, read: Callable[[bytes], Submission], wire_of: Callable[[Generation], Wire]
+    ) -> Callable[[Call], Awaitable[None]]:
+        """Return the handler of a dialect: how its bodies are read, how its answers are written."""
 
-    async def _answer(self, call: Call, generation: Generation, wire: GenerateWire | ChatWire) -> None:
+        async def handle(call: Call) -> None:
+            generation = self._worker.start(read(await call.body()), self._tasks)
+            await self._answer(call, generation, wire_of(generation))
+
+        return handle
+
+    async def _count_tokens(self, call: Call) -> None:
+        count = count_messages_tokens(await call.body())
+        await call.reply(msgspec.json.encode({"input_tokens": count}))
+
+    async def _answer(self, call: Call, generation: Generation, wire: Wire) -> None:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch(call, generation), name=f"watch-{generation.asked.rid}")
             await (_stream if generation.asked.stream else _whole)(call, generation, wire)
@@ -198,8 +223,10 @@ class Api:
         await call.reply(b"")
 
     async def _health_generate(self, call: Call) -> None:
-        """Compute one token, apart from every pool that requests use."""
-        await call.reply(b"", 200 if info.computes(self._worker.models[0]) else 503)
+        """Compute one token, apart from every pool that requests use; a stuck scheduler computes none."""
+        worker = self._worker
+        stuck = isinstance(worker, DecodeWorker) and worker.stuck
+        await call.reply(b"", 503 if stuck or not info.computes(worker.models[0]) else 200)
 
     async def _model_info(self, call: Call) -> None:
         await call.reply(msgspec.json.encode(info.model_info(self._worker.mode)))
@@ -214,17 +241,22 @@ class Api:
 
     async def _loads(self, call: Call) -> None:
         table = self._worker.slots.table
-        said = info.loads(self._worker.mode, self._worker.live, table.pages, table.free_pages)
+        said = info.loads(
+            self._worker.mode, self._worker.live, table.pages, self._worker.slots.available_pages
+        )
         await call.reply(msgspec.json.encode(said))
 
     async def _flush(self, call: Call) -> None:
-        """There is no prefix cache to drop; refuse while busy, as the engine does."""
-        busy = len(self._worker.live) > 0
+        """Drop the prefix cache; refuse while busy, as the engine does."""
+        worker = self._worker
+        busy = len(worker.live) > 0 or (isinstance(worker, PrefillWorker) and not worker.flush())
         await call.reply(BUSY if busy else FLUSHED, 400 if busy else 200, "text/plain; charset=utf-8")
 
     async def _metrics(self, call: Call) -> None:
         worker = self._worker
-        text = worker.metrics.render(worker.live.phases(), worker.slots.table.free_pages)
+        if isinstance(worker, PrefillWorker):
+            worker.count_cache()
+        text = worker.metrics.render(worker.live.phases(), worker.slots.available_pages)
         await call.reply(text, kind=exposition.TYPE)
 
 
@@ -259,14 +291,16 @@ async def _refusing(handle: Callable[[Call], Awaitable[None]], call: Call) -> No
     try:
         await handle(call)
     except RequestError as error:
-        if call.path == "/generate" and error.kind == "BadRequestError":
+        if call.path.startswith("/v1/messages"):
+            body = msgspec.json.encode(error_payload(str(error), error.status))
+        elif call.path == "/generate" and error.kind == "BadRequestError":
             body = msgspec.json.encode({"error": {"message": str(error)}})
         else:
             body = error_body(str(error), error.kind, error.status)
         await call.reply(body, error.status)
 
 
-async def _stream(call: Call, generation: Generation, wire: GenerateWire | ChatWire) -> None:
+async def _stream(call: Call, generation: Generation, wire: Wire) -> None:
     """Send what is new whenever there is news. Headers wait for the first event."""
     begun = False
     while True:
@@ -282,7 +316,7 @@ async def _stream(call: Call, generation: Generation, wire: GenerateWire | ChatW
     await call.end()
 
 
-async def _whole(call: Call, generation: Generation, wire: GenerateWire | ChatWire) -> None:
+async def _whole(call: Call, generation: Generation, wire: Wire) -> None:
     while not generation.finish:
         await generation.changed.wait()
         generation.changed.clear()

@@ -1,8 +1,8 @@
 """`/lab/control` and `/lab/ledger`: the switches of a decode worker and the truth about it.
 
     GET  /lab/control            the plan, the pace, and how much of the truth is still being worked out
-    POST /lab/control            any of fault, rate, onset, seed, step_ms, race, waiting_s, drain_s; what is
-                                 left out stays
+    POST /lab/control            any of fault, rate, onset, seed, step_ms, stuck, drafter (model or ngram),
+                                 race, waiting_s, drain_s; what is left out stays
     GET  /lab/ledger?since=N     JSON lines with seq > N
 
 `race` is the protocol of giving up a slot that prefill may still write into: fixed, deferred or unfixed, see
@@ -31,6 +31,8 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     onset: tuple[int, int] | None = None
     seed: int | None = None
     step_ms: float | None = None
+    stuck: bool | None = None
+    drafter: str | None = None
     race: Race | None = None
     waiting_s: float | None = None
     drain_s: float | None = None
@@ -49,6 +51,8 @@ def show(worker: DecodeWorker) -> dict[str, Any]:
         "onset": plan.onset_tokens,
         "seed": plan.seed,
         "step_ms": worker.pace.step_ms,
+        "stuck": worker.stuck,
+        "drafter": worker.drafter,
         "race": handovers.race,
         "waiting_s": handovers.timeouts.waiting_s,
         "drain_s": handovers.timeouts.drain_s,
@@ -75,10 +79,12 @@ def change(worker: DecodeWorker, body: bytes) -> dict[str, Any]:
         given = {"waiting_s": asked.waiting_s, "drain_s": asked.drain_s}
         waits = {name: value for name, value in given.items() if value is not None}
         timeouts = replace(worker.handovers.timeouts, **waits)
+        worker.drafter = asked.drafter or worker.drafter
     except (msgspec.DecodeError, ValueError) as error:
         raise RequestError(str(error)) from None
     worker.follow(plan)
     worker.pace = pace
+    worker.stuck = worker.stuck if asked.stuck is None else asked.stuck
     worker.handovers.timeouts = timeouts
     worker.handovers.race = asked.race or worker.handovers.race
     return show(worker)

@@ -14,18 +14,22 @@ Cost: an iteration takes about 1 ms a running request; the pace (`step_ms`) is a
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
 
 from replay.lab.admission import SlotQueue
 from replay.lab.bootstrap import ABORTED, Done, KVTransferError, Timeouts
+from replay.lab.corruption import TRANSIENT_STEPS, Victim
 from replay.lab.exposition import Metrics
-from replay.lab.faults import FaultPlan, Order, Victim, strike
+from replay.lab.faults import FaultPlan, Order, strike
 from replay.lab.handover import Handovers, Release, Tenancy
 from replay.lab.intake import RequestError, Submission
 from replay.lab.kvpool import KVPool, PageTable, PoolExhaustedError
 from replay.lab.ledger import Account, Auditor, Ledger, sampling_rng
+from replay.lab.loglines import EngineLog, PoolUse
 from replay.lab.model import TinyLM
+from replay.lab.ngram import Drafter
 from replay.lab.prefill import NO_ROOM
 from replay.lab.scheduler import (
     RUNNING_ABORT,
@@ -41,6 +45,8 @@ from replay.lab.scheduler import (
 )
 from replay.lab.slot import Move
 from replay.lab.speculation import DRAFT_TOKENS, RequestState, Speculator, StepResult
+
+DRAFTERS = ("model", "ngram")
 
 LATE_WRITE = "late_write"
 """What the ledger calls it when a writer that lost its pages wrote into them."""
@@ -71,6 +77,8 @@ class Running:
     account: Account
     order: Order | None
     last_step_at: float
+    undo: tuple[int, Callable[[], None]] | None = None
+    """At which verify step a transient fault passes, and how."""
 
     @property
     def victim(self) -> Victim:
@@ -101,6 +109,9 @@ class DecodeWorker:
         self._pool = pool
         self.handovers = Handovers(name, pool, self.slots, self.metrics, timeouts)
         self._speculator = Speculator(*models, pool.target, pool.draft)
+        self.log = EngineLog()
+        self._going = asyncio.Event()
+        self._going.set()
         self._admitted = 0
         self._waiting: deque[Running] = deque()
         self._batch: list[Running] = []
@@ -155,11 +166,38 @@ class DecodeWorker:
         """Sleep while there is nothing to do."""
         while True:
             await self._work.wait()
+            await self._going.wait()
             began = monotonic()
             self._iterate()
             await self._rest(began + self.pace.step_ms / 1e3)
             if not (self._batch or self._waiting or self.auditor.pending):
                 self._work.clear()
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the scheduler stands still: requests come in, wait and are aborted, nothing is computed."""
+        return not self._going.is_set()
+
+    @stuck.setter
+    def stuck(self, stuck: bool) -> None:
+        (self._going.clear if stuck else self._going.set)()
+
+    @property
+    def drafter(self) -> str:
+        """Who drafts: `model` or `ngram`. The answers do not depend on it."""
+        return "ngram" if self._speculator.drafter else "model"
+
+    @drafter.setter
+    def drafter(self, name: str) -> None:
+        if name not in DRAFTERS:
+            raise ValueError(f"unknown drafter {name!r}; there are {', '.join(DRAFTERS)}")
+        self._speculator = replace(self._speculator, drafter=Drafter() if name == "ngram" else None)
+
+    @property
+    def pool_use(self) -> PoolUse:
+        """How many pages requests hold."""
+        table = self.slots.table
+        return PoolUse(table.pages, table.pages - table.free_pages)
 
     async def _rest(self, until: float) -> None:
         """Let the readers have their chunks; spend what is left of the pace on audits, one step at least."""
@@ -190,6 +228,7 @@ class DecodeWorker:
         text = f"Decode {'handshake' if early else 'transfer'} failed for request rank=0"
         names = f"decode_req.req.rid={asked.rid!r} decode_req.req.bootstrap_room={_room(asked)}"
         self.metrics.transfer_failed(before_write=early)
+        self.log.failed(f"{text} {names} with exception {cause}")
         self._end(generation, Aborted(f"{text} {names} with exception {cause}", 500))
         account = Account(asked)
 
@@ -222,8 +261,8 @@ class DecodeWorker:
 
     def _iterate(self) -> None:
         steps = [self._step(one) for one in self._batch]
-        if steps:
-            self.metrics.iteration(steps, monotonic())
+        if steps and (interval := self.metrics.iteration(steps, monotonic())):
+            self.log.decode_batch(interval, self.live.phases(), self.pool_use)
         for one in self._batch:
             if one.generation.finish:
                 self._retire(one, one.generation.finish)
@@ -252,6 +291,9 @@ class DecodeWorker:
             self._strike(one, one.order)
         self._look(one)
         generation = one.generation
+        if one.undo is not None and generation.spec.verify_steps >= one.undo[0]:
+            one.undo[1]()
+            one.undo = None
         before = len(generation.output)
         step = self._speculator.step(one.state)
         generation.spec.add(step)
@@ -264,11 +306,14 @@ class DecodeWorker:
         return step
 
     def _strike(self, one: Running, order: Order) -> None:
-        touch = strike(order, one.victim, (other.victim for other in self._batch), self._pool)
+        live = (other.victim for other in self._batch)
+        touch = strike(order, one.victim, live, self._pool, self.slots.table.free_list)
         if touch is None:
-            return  # no donor yet: try again at the next step
+            return  # what it needs is not there yet: try again at the next step
         one.order = None
         account, generation = one.account, one.generation
+        if touch.undo is not None:
+            one.undo = (generation.spec.verify_steps + TRANSIENT_STEPS, touch.undo)
         account.applied, account.pages, account.donor_rid = True, touch.pages, touch.donor_rid
         account.at_token, account.at_step = len(generation.output), generation.spec.verify_steps
 

@@ -13,6 +13,7 @@ from time import monotonic
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from replay.lab.intake import CONTEXT_TOKENS, MODEL_NAME
+from replay.lab.loglines import Interval
 from replay.lab.model import PAGE_TOKENS
 from replay.lab.scheduler import Generation, Phase
 from replay.lab.speculation import DRAFT_TOKENS, StepResult
@@ -193,9 +194,10 @@ class Metrics:
         """Say how many lost requests' pages wait for prefill's word."""
         self._set("num_decode_deferred_kv_release_reqs", requests)
 
-    def prefilled(self, tokens: int) -> None:
-        """Count computed prompt tokens."""
+    def prefilled(self, tokens: int, cached_tokens: int = 0) -> None:
+        """Count computed prompt tokens, and those that were in the cache."""
         self._counters["realtime_tokens_total"].labels(*self._ranks, "prefill_compute").inc(tokens)
+        self._counters["realtime_tokens_total"].labels(*self._ranks, "prefill_cache").inc(cached_tokens)
 
     def transferred(self, transfer: Transfer) -> None:
         """Observe one hand-over on the prefill side."""
@@ -230,21 +232,28 @@ class Metrics:
         seconds = (stamps.finished or stamps.received) - stamps.received
         self._histograms["e2e_request_latency_seconds"].labels(*self._worker, streaming).observe(seconds)
 
-    def iteration(self, steps: Sequence[StepResult], now: float) -> None:
-        """Count one decode iteration over the batch; refresh the batch gauges at the end of an interval."""
+    def iteration(self, steps: Sequence[StepResult], now: float) -> Interval | None:
+        """Count one decode iteration over the batch; at an interval's end, refresh and return its means."""
         window = self._window
         window.iterations += 1
         window.forwards += len(steps)
         window.accepted += sum(step.accepted for step in steps)
         window.tokens += sum(len(step.new_tokens) for step in steps)
         if window.iterations < DECODE_LOG_INTERVAL:
-            return
+            return None
+        forwards = max(1, window.forwards)
+        interval = Interval(
+            accept_length=1 + window.accepted / forwards,
+            accept_rate=window.accepted / (forwards * DRAFT_TOKENS),
+            tokens_per_s=window.tokens / max(now - window.began, 1e-9),
+        )
         if window.forwards:
-            self._set("spec_accept_length", 1 + window.accepted / window.forwards)
-            self._set("spec_accept_rate", window.accepted / (window.forwards * DRAFT_TOKENS))
-        self._set("gen_throughput", window.tokens / max(now - window.began, 1e-9))
+            self._set("spec_accept_length", interval.accept_length)
+            self._set("spec_accept_rate", interval.accept_rate)
+        self._set("gen_throughput", interval.tokens_per_s)
         self._counters["realtime_tokens_total"].labels(*self._ranks, "decode").inc(window.tokens)
         self._window = Window(now)
+        return interval
 
     def _set_constants(self) -> None:
         self._set("max_total_num_tokens", self._pages * PAGE_TOKENS)

@@ -22,6 +22,7 @@ Cost: a device-to-host or host-to-device copy of one page and both models is 72 
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -106,7 +107,6 @@ class LoadBack:
         self._done = {(m, at): threading.Event() for m, count in layers.items() for at in range(count)}
         self.wanted = {key: threading.Event() for key in self._done}
         """Set once somebody waits for that layer: what a hook can hold a write back for."""
-        self.seconds = 0.0
 
     def __repr__(self) -> str:
         """Count pages and layers."""
@@ -144,6 +144,8 @@ class Loader:
         self.page_delay_s = 0.0
         """Least time of one page of one layer: the bandwidth of a real link, where it is above 0."""
         self.wait_s = LOAD_WAIT_S
+        self.durations_s: deque[float] = deque(maxlen=MAX_LOADS)
+        """How long the last jobs took, until somebody takes them away."""
         self._thread = threading.Thread(target=self._work, name="hicache-loader", daemon=True)
         self._thread.start()
 
@@ -169,7 +171,7 @@ class Loader:
                     self.gate(job, model, layer)
                     self._copy(job, host[layer], device[layer])
                     job.mark(model, layer)
-            job.seconds = monotonic() - began
+            self.durations_s.append(monotonic() - began)
 
     def _copy(self, job: LoadBack, host: Floats, device: Floats) -> None:
         """Copy page by page, as the engine's per-page kernel does."""
@@ -223,6 +225,8 @@ class CacheCounts:
     loaded: int = 0
     backed_up: int = 0
     tainted_requests: int = 0
+    last_hit_rate: float = 0.0
+    """Of the prefill before now."""
 
     @property
     def hit_rate(self) -> float:
@@ -266,6 +270,7 @@ class PrefixCache:
         self._mode = Mode.OFF
         self.mode = mode
         slots.reclaim = self.tree.reclaim
+        slots.evictable = lambda: self.tree.evictable_pages
 
     def __repr__(self) -> str:
         """Show the tree and the mode."""
@@ -312,6 +317,7 @@ class PrefixCache:
                 use(nodes, -1)
                 raise
         lease = self._lease(nodes, own)
+        self.counts.last_hit_rate = lease.cached_tokens / len(prompt)
         self.counts.input += len(prompt) - lease.cached_tokens
         self.counts.device_hit += lease.device_tokens
         self.counts.host_hit += lease.host_tokens

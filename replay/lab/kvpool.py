@@ -148,6 +148,11 @@ class PageTable:
         return len(self._free)
 
     @property
+    def free_list(self) -> list[int]:
+        """The free pages, in order."""
+        return sorted(self._free)
+
+    @property
     def usage(self) -> float:
         """Taken share of the pool, 0 to 1."""
         return len(self._taken) / self.pages

@@ -21,12 +21,14 @@ from time import monotonic
 from replay.lab import speculation
 from replay.lab.admission import SlotQueue
 from replay.lab.bootstrap import ABORTED, Announce, BootstrapServer, Done, Failed, KVTransferError, Room
+from replay.lab.cache_metrics import CacheMetrics
 from replay.lab.exposition import Metrics, Transfer
-from replay.lab.hicache import Lease, NoCache, PrefixCache
+from replay.lab.hicache import Lease, Mode, NoCache, PrefixCache
 from replay.lab.intake import Bootstrap, RequestError, Submission
 from replay.lab.kvpool import KVPool, PageTable, Slot
 from replay.lab.ledger import sampling_rng
 from replay.lab.load import PrefillTime
+from replay.lab.loglines import EngineLog, PoolUse
 from replay.lab.model import TinyLM
 from replay.lab.scheduler import Aborted, Cached, Generation, LiveRequests, Phase, wall_s
 from replay.lab.transfer import Flight, Gate, Route, Side, open_gate, write_prompt
@@ -81,10 +83,31 @@ class PrefillWorker:
         self._going.set()
         self._free_at = monotonic()
         self.cache: PrefixCache | NoCache = NoCache(self.slots)
+        self._cache_metrics: CacheMetrics | None = None
+        self.log = EngineLog()
 
     def __repr__(self) -> str:
         """Show the live requests and the pool."""
         return f"<PrefillWorker {self.live} {self.slots}>"
+
+    def use_cache(self, host_pages: int = 0, mode: Mode = Mode.OFF) -> PrefixCache:
+        """Keep computed prompts from now on, with a host tier of that many pages under the pool."""
+        cache = self.cache = PrefixCache(self.slots, self._pool, host_pages, mode)
+        self._cache_metrics = CacheMetrics(self.metrics.registry, cache)
+        return cache
+
+    def flush(self) -> bool:
+        """Drop the prefix cache; False where somebody still uses it."""
+        if isinstance(self.cache, PrefixCache):
+            if not self.cache.is_idle:
+                return False
+            self.cache.flush()
+        return True
+
+    def count_cache(self) -> None:
+        """Bring the cache's metrics up to now."""
+        if self._cache_metrics is not None:
+            self._cache_metrics.update()
 
     @property
     def service(self) -> Service:
@@ -188,13 +211,17 @@ class PrefillWorker:
         """Compute what the cache does not have, in both models."""
         asked, pages, start = generation.asked, lease.slot.pages, lease.cached_tokens
         generation.enter_forward()
+        began = monotonic()
         generation.cached = Cached(lease.device_tokens, lease.host_tokens)
         state = speculation.RequestState(list(asked.prompt), len(asked.prompt), pages, pages)
         state.temperature, state.rng = asked.temperature, sampling_rng(asked, 0)
         first = speculation.prefill(self.models[0], state, self._pool.target, start, lease.before("target"))
         speculation.prefill_draft(self.models[1], state, self._pool.draft, start, lease.before("draft"))
         self.cache.keep(lease, asked.prompt)
-        self.metrics.prefilled(len(asked.prompt) - start)
+        self.metrics.prefilled(len(asked.prompt) - start, start)
+        pages_all, available = self.slots.table.pages, self.slots.available_pages
+        use = PoolUse(pages_all, pages_all - available)
+        self.log.prefill_batch(len(asked.prompt) - start, start, monotonic() - began, self.live.phases(), use)
         generation.stamps.prefill_finished_wall = wall_s()
         return first
 
@@ -226,7 +253,9 @@ class PrefillWorker:
         text = (
             f"Prefill {'bootstrap' if early else 'transfer'} failed for request rank=0 req.rid={asked.rid!r}"
         )
-        generation.end(Aborted(f"{text} req.bootstrap_room={_room(generation)} with exception {error}", 500))
+        text = f"{text} req.bootstrap_room={_room(generation)} with exception {error}"
+        self.log.failed(text)
+        generation.end(Aborted(text, 500))
         self.metrics.transfer_failed(before_write=early)
 
 

@@ -8,6 +8,8 @@
     backlog_ms   work put in front of the queue, once
     layer_ms     each layer's write is so long on the wire, where nothing can call it back
     hangup_ms    from the loss of a client to the abort of its request
+    hicache      off, fixed, unfixed or index_unfixed: the sync point of load-backs, see `replay.lab.hicache`
+    load_page_ms each page of each layer takes so long to come back from the host
     hold         rooms whose first write waits until they are released
     release      rooms that wait no longer
 
@@ -20,10 +22,14 @@ from typing import Any
 
 import msgspec
 
+from replay.lab.hicache import Mode, NoCache, PrefixCache
 from replay.lab.intake import RequestError
 from replay.lab.load import PrefillTime
 from replay.lab.prefill import MAX_BACKLOG_S, PrefillWorker, Service
 from replay.lab.scheduler import Phase
+
+MAX_PAGE_MS = 100.0
+"""A page that takes longer is a broken link: 60 pages of five layers would be half a minute."""
 
 MAX_HELD = 4096
 """Rooms held at a time."""
@@ -83,6 +89,8 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     backlog_ms: float = 0.0
     layer_ms: float | None = None
     hangup_ms: float | None = None
+    hicache: Mode | None = None
+    load_page_ms: float | None = None
     hold: list[int] = []
     release: list[int] = []
 
@@ -115,6 +123,7 @@ class PrefillControl:
             "backlog_ms": round(worker.backlog_s * 1e3, 3),
             "layer_ms": service.layer_s * 1e3,
             "hangup_ms": service.hangup_s * 1e3,
+            **_cache_state(worker.cache),
             "hold": self.holds.rooms,
             "waiting": sorted(self.holds.waiting),
             "queued": worker.live.phases()[Phase.WAITING],
@@ -127,6 +136,7 @@ class PrefillControl:
             asked = _change.decode(body)
             service = _changed(self._worker.service, asked)
             _check_backlog(asked.backlog_ms)
+            _change_cache(self._worker.cache, asked)
         except (msgspec.DecodeError, ValueError) as error:
             raise RequestError(str(error)) from None
         self._worker.serve_at(service)
@@ -152,6 +162,37 @@ def _changed(old: Service, asked: Change) -> Service:
         layer_s=_seconds(asked.layer_ms, old.layer_s),
         hangup_s=_seconds(asked.hangup_ms, old.hangup_s),
     )
+
+
+def _cache_state(cache: PrefixCache | NoCache) -> dict[str, Any]:
+    """Return the cache's mode and counts; without a cache, that there is none."""
+    if not isinstance(cache, PrefixCache):
+        return {"prefix_cache": False}
+    counts, loader = cache.counts, cache.loader
+    return {
+        "prefix_cache": True,
+        "hicache": cache.mode,
+        "load_page_ms": loader.page_delay_s * 1e3 if loader else 0.0,
+        "hit_rate": round(counts.hit_rate, 4),
+        "device_hit_tokens": counts.device_hit,
+        "host_hit_tokens": counts.host_hit,
+        "tainted_requests": counts.tainted_requests,
+    }
+
+
+def _change_cache(cache: PrefixCache | NoCache, asked: Change) -> None:
+    """Apply the switches of the cache; refuse them where there is none."""
+    if asked.hicache is None and asked.load_page_ms is None:
+        return
+    if not isinstance(cache, PrefixCache):
+        raise RequestError("this worker was started without a prefix cache")
+    page_ms = asked.load_page_ms or 0.0
+    if not 0 <= page_ms <= MAX_PAGE_MS:
+        raise ValueError(f"load_page_ms {page_ms} is not between 0 and {MAX_PAGE_MS:g}")
+    if asked.hicache is not None:
+        cache.mode = asked.hicache
+    if cache.loader is not None and asked.load_page_ms is not None:
+        cache.loader.page_delay_s = page_ms / 1e3
 
 
 def _check_backlog(backlog_ms: float) -> None:

@@ -27,8 +27,9 @@ import httpx
 import msgspec
 
 from replay.lab.bootstrap import Timeouts
-from replay.lab.decode import Pace
+from replay.lab.decode import DRAFTERS, Pace
 from replay.lab.faults import DEFAULT_ONSET_TOKENS, DEFAULT_RATE, FaultPlan
+from replay.lab.hicache import Mode as CacheMode
 from replay.lab.intake import CONTEXT_TOKENS
 from replay.lab.kvpool import PoolShape, make_memory
 from replay.lab.model import WeightsError
@@ -70,6 +71,13 @@ class Options:
     """First of consecutive ports: prefill workers, decode workers, bootstrap servers. None: free ones."""
     pages: int = DEFAULT_PAGES
     timeouts: Timeouts = field(default_factory=Timeouts)
+    prefix_cache: bool = False
+    host_pages: int = 0
+    """Pages of the host tier under each prefill pool; 0: none."""
+    hicache: CacheMode = CacheMode.OFF
+    drafter: str = "model"
+    engine_log: bool = False
+    """Workers write the engine's log lines, too."""
     log_path: Path | None = None
     """Where workers write what goes wrong; None: this process's standard error."""
 
@@ -81,6 +89,12 @@ class Options:
             raise LabError(f"a pool of {self.pages} pages is too small: {MIN_PAGES} hold one full context")
         FaultPlan.parse(self.fault, rate=self.fault_rate, onset_tokens=self.onset, seed=self.seed)
         Pace(self.step_ms)
+        if self.drafter not in DRAFTERS:
+            raise LabError(f"unknown drafter {self.drafter!r}; there are {', '.join(DRAFTERS)}")
+        if self.host_pages < 0 or (self.host_pages and not self.prefix_cache):
+            raise LabError("a host tier has 0 pages or more, and needs the prefix cache")
+        if self.hicache is not CacheMode.OFF and not self.host_pages:
+            raise LabError(f"hicache {self.hicache} needs host pages")
 
 
 @dataclass(slots=True)
@@ -235,6 +249,11 @@ class Lab:
             seed=options.seed,
             step_ms=options.step_ms,
             timeouts=options.timeouts,
+            prefix_cache=options.prefix_cache,
+            host_pages=options.host_pages,
+            hicache=options.hicache,
+            drafter=options.drafter,
+            engine_log=options.engine_log,
         )
         inherited = [spec.http_fd, *pools.values(), *([spec.bootstrap_fd] if spec.bootstrap_fd else [])]
         process = subprocess.Popen(

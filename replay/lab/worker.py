@@ -22,7 +22,9 @@ from replay.lab.api import Api, Worker
 from replay.lab.bootstrap import BootstrapServer, Timeouts
 from replay.lab.decode import DecodeWorker, Pace
 from replay.lab.faults import FaultPlan
+from replay.lab.hicache import Mode as CacheMode
 from replay.lab.kvpool import KVPool, PoolShape
+from replay.lab.loglines import EngineLog
 from replay.lab.model import TinyLM, WeightsError
 from replay.lab.prefill import PrefillWorker
 from replay.lab.scheduler import Generation
@@ -53,6 +55,12 @@ class Spec(msgspec.Struct, frozen=True):
     seed: int = 0
     step_ms: float = 0.0
     timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
+    prefix_cache: bool = False
+    host_pages: int = 0
+    hicache: CacheMode = CacheMode.OFF
+    drafter: str = "model"
+    engine_log: bool = False
+    """Write the engine's log lines to standard error."""
 
 
 class Server(uvicorn.Server):
@@ -104,16 +112,28 @@ def _build(
     spec: Spec, models: tuple[TinyLM, TinyLM], pools: dict[str, KVPool]
 ) -> tuple[Worker, Callable[[], Coroutine[None, None, None]]]:
     """Return the worker and what it runs beside the HTTP server."""
+    log = EngineLog(_write_log if spec.engine_log else None)
     if spec.mode == "decode":
         decode = DecodeWorker(spec.name, spec.index, models, pools[spec.name], spec.timeouts)
         decode.follow(
             FaultPlan.parse(spec.fault, rate=spec.fault_rate, onset_tokens=spec.onset, seed=spec.seed)
         )
         decode.pace = Pace(spec.step_ms)
+        decode.drafter = spec.drafter
+        decode.log = log
         return decode, decode.run
     rooms = BootstrapServer(spec.timeouts)
     own = pools.pop(spec.name)
-    return PrefillWorker(models, own, pools, rooms), lambda: _serve_bootstrap(spec, rooms)
+    prefill = PrefillWorker(models, own, pools, rooms)
+    prefill.log = log
+    if spec.prefix_cache:
+        prefill.use_cache(spec.host_pages, spec.hicache)
+    return prefill, lambda: _serve_bootstrap(spec, rooms)
+
+
+def _write_log(line: str) -> None:
+    sys.stderr.write(line)
+    sys.stderr.flush()
 
 
 async def _serve_bootstrap(spec: Spec, rooms: BootstrapServer) -> None:

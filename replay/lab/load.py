@@ -97,6 +97,9 @@ class Load:
     prompts: int
     """How many prompts there are to choose from."""
     first_room: int = 0
+    part: int = 0
+    parts: int = 1
+    """One of so many parts, whose queues at the beginning are spread evenly over their steady state."""
 
     def __post_init__(self) -> None:
         """Refuse a load that never ends or never begins."""
@@ -104,6 +107,8 @@ class Load:
             raise ValueError("a load needs requests, prefill workers and prompts")
         if not 0 < self.utilisation < 1:
             raise ValueError(f"utilisation {self.utilisation} is not between 0 and 1")
+        if not 0 <= self.part < self.parts:
+            raise ValueError(f"part {self.part} of {self.parts}")
 
     @property
     def rate_per_s(self) -> float:
@@ -127,7 +132,7 @@ class Plan:
     room: Numbers
     service_s: Reals
     backlog_s: Reals
-    """Work in each prefill queue at the beginning, drawn from its steady state: no warm-up is needed."""
+    """Work in each prefill queue at the beginning, from its steady state: no warm-up is needed."""
 
 
 def plan(load: Load) -> Plan:
@@ -146,9 +151,15 @@ def plan(load: Load) -> Plan:
 
 
 def _backlog(load: Load) -> Reals:
-    """Draw each queue's work: none with the chance that the worker is idle, else about exponential."""
-    queues = np.arange(load.prefill_workers, dtype=np.uint64) + np.uint64(load.first_room)
-    u, busy = uniforms(load.prefill.seed, _BACKLOG, queues), load.utilisation
+    """Give each queue its share of the steady state: empty as often as the worker idles, else exponential.
+
+    Queues under heavy load move slowly, so a block sees little of their range. Strata instead of chance for
+    where they begin take most of that luck out of a curve.
+    """
+    queues = load.prefill_workers
+    order = np.argsort(uniforms(load.prefill.seed, _BACKLOG, np.arange(queues * load.parts, dtype=np.uint64)))
+    mine = order[load.part * queues : (load.part + 1) * queues]
+    u, busy = (mine + 0.5) / (queues * load.parts), load.utilisation
     return np.where(u < busy, -np.log(u / busy) * load.mean_wait_s / busy, 0.0)
 
 

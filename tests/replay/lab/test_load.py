@@ -51,9 +51,17 @@ def test_arrivals_come_at_the_rate_and_spread_over_workers_and_prompts() -> None
 
 
 def test_queues_begin_as_full_as_they_are_on_average() -> None:
-    begins = [plan(load(1, 0.8, first_room=start)).backlog_s for start in range(0, 40_000, 4)]
-    assert np.mean(begins) == pytest.approx(load(1, 0.8).mean_wait_s, rel=0.05)
-    assert np.mean(np.array(begins) > 0) == pytest.approx(0.8, rel=0.02)
+    parts = [load(1, 0.8, part=part, parts=500) for part in range(500)]
+    begins = np.concatenate([plan(part).backlog_s for part in parts])
+    assert begins.mean() == pytest.approx(parts[0].mean_wait_s, rel=0.01)
+    assert (begins > 0).mean() == pytest.approx(0.8, abs=0.001)
+    assert len(set(begins[begins > 0])) == (begins > 0).sum()
+    assert (begins[:1000] > 0).mean() == pytest.approx(0.8, rel=0.1)
+
+
+def test_a_part_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="part 3 of 3"):
+        load(1, part=3, parts=3)
 
 
 def test_a_mean_of_zero_takes_no_time() -> None:

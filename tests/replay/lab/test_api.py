@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from replay.lab.decode import Pace
 from replay.lab.intake import read_chat
 from replay.lab.speculation import reference_answer
 from replay.lab.tokenizer import decode
-from tests.replay.lab.labkit import Pair, Site, prompt, running_site
+from tests.replay.lab.labkit import Pair, Site, finished, prompt, running_site
 
 TEXT = decode(prompt())
 MESSAGES = [{"role": "user", "content": TEXT.removesuffix("answer:\n").removesuffix("\n")}]
@@ -225,3 +226,83 @@ async def test_the_ledger_and_its_switches_are_reached_over_http() -> None:
     assert said.json()["fault"] == "nan:1"
     assert json.loads(line)["rid"] == "d" * 16
     assert json.loads(line)["answer_changed"] is True
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "text_of"),
+    [
+        ("/v1/completions", {"max_tokens": 120}, lambda told: told["choices"][0]["text"]),
+        ("/v1/messages", {"max_tokens": 120, "model": "m"}, lambda told: told["content"][0]["text"]),
+        ("/v1/responses", {}, lambda told: told["output"][0]["content"][0]["text"]),
+    ],
+)
+async def test_every_dialect_gives_the_models_answer(
+    path: str, fields: dict[str, object], text_of: Callable[[Any], str]
+) -> None:
+    asked: dict[str, dict[str, object]] = {
+        "/v1/completions": {"prompt": TEXT},
+        "/v1/messages": {"messages": MESSAGES},
+        "/v1/responses": {"input": MESSAGES},
+    }
+    async with running_site() as site:
+        first, second = await site.both(path, **asked[path], **fields)
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert text_of(second.json()) == decode(ANSWER)
+
+
+async def test_a_refused_message_has_the_shape_of_its_dialect() -> None:
+    async with running_site() as site:
+        _, refused = await site.both("/v1/messages", messages=[], max_tokens=5)
+        counted = await site.client.post(
+            f"{site.decode_url}/v1/messages/count_tokens",
+            json={"messages": [{"role": "user", "content": "list"}]},
+        )
+    assert refused.status_code == 400
+    assert refused.json()["error"]["type"] == "invalid_request_error"
+    assert counted.json() == {"input_tokens": 6}
+
+
+async def test_a_second_turn_tells_its_cached_tokens_and_a_flush_forgets_them() -> None:
+    async with running_site() as site:
+        cache = site.pair.prefill.use_cache()
+        text = decode(prompt(1))
+        told = []
+        for _ in range(2):
+            _, answer = await site.both("/generate", text=text, sampling_params={"max_new_tokens": 8})
+            told.append(answer.json()["meta_info"])
+        flushed = await site.client.post(f"{site.prefill_url}/flush_cache")
+        state = (await site.client.get(f"{site.prefill_url}/lab/control")).json()
+    assert [meta["cached_tokens"] for meta in told] == [0, cache.counts.device_hit]
+    assert told[1]["cached_tokens_details"] == {"device": cache.counts.device_hit, "host": 0}
+    assert flushed.status_code == 200
+    assert cache.tree.device_pages == 0
+    assert (state["prefix_cache"], state["hicache"]) == (True, "off")
+
+
+async def test_a_stuck_scheduler_fails_its_health_and_goes_on_when_it_is_let() -> None:
+    async with running_site() as site:
+        control = f"{site.decode_url}/lab/control"
+        await site.client.post(control, json={"stuck": True})
+        sick = await site.client.get(f"{site.decode_url}/health")
+        _, generation = site.pair.send(site.pair.asked(prompt(1)))
+        await asyncio.sleep(0.05)
+        waited = generation.spec.verify_steps
+        await site.client.post(control, json={"stuck": False, "drafter": "ngram"})
+        await finished(generation)
+        well = await site.client.get(f"{site.decode_url}/health")
+        wrong = await site.client.post(control, json={"drafter": "oracle"})
+    assert (sick.status_code, well.status_code, wrong.status_code) == (503, 200, 400)
+    assert waited == 0
+    assert generation.output == reference_answer(prompt(1), 120)
+
+
+async def test_hicache_is_switched_where_there_is_a_host_tier_and_refused_where_there_is_none() -> None:
+    async with running_site() as site:
+        control = f"{site.prefill_url}/lab/control"
+        without = await site.client.post(control, json={"hicache": "fixed"})
+        cache = site.pair.prefill.use_cache(host_pages=8)
+        switched = await site.client.post(control, json={"hicache": "unfixed", "load_page_ms": 2})
+        wrong = await site.client.post(control, json={"load_page_ms": 1e9})
+        cache.close()
+    assert (without.status_code, switched.status_code, wrong.status_code) == (400, 200, 400)
+    assert (switched.json()["hicache"], switched.json()["load_page_ms"]) == ("unfixed", 2)

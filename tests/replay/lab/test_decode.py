@@ -11,6 +11,7 @@ from replay.lab.decode import Pace
 from replay.lab.faults import FaultPlan, Kind, parse_mix
 from replay.lab.intake import Bootstrap, RequestError
 from replay.lab.ledger import Account, Auditor, Ledger
+from replay.lab.loglines import EngineLog
 from replay.lab.scheduler import RUNNING_ABORT, WAITING_ABORT, Aborted, Generation, Phase
 from replay.lab.speculation import load_models, reference_answer
 from tests.replay.lab.labkit import Pair, finished, prompt, running_pair
@@ -252,3 +253,49 @@ async def test_another_seed_starts_the_count_of_requests_again() -> None:
 def test_a_pace_that_cannot_be_kept_is_refused(step_ms: float) -> None:
     with pytest.raises(ValueError, match="step_ms"):
         Pace(step_ms)
+
+
+async def test_a_transient_fault_passes_and_its_bytes_are_back() -> None:
+    async with running_pair() as pair:
+        pair.decode.follow(FaultPlan(parse_mix("zero/transient"), rate=1, onset_tokens=(6, 6)))
+        generation = await pair.answer(pair.asked(prompt()))
+        (line,) = await settled(pair)
+        pages = list(line["pages"])
+        assert pair.pool.target[:, :, pages].any(axis=(0, 1, 3, 4, 5)).all()
+    assert (line["kind"], line["applied"]) == ("zero/transient", True)
+    assert line["answer_changed"] is (generation.output != reference_answer(prompt(), 120))
+
+
+async def test_a_stale_fault_waits_until_somebody_has_left_his_kv_behind() -> None:
+    async with running_pair() as pair:
+        pair.decode.follow(FaultPlan(parse_mix("stale"), rate=1, onset_tokens=(6, 6)))
+        both = [pair.send(pair.asked(prompt(seed)))[1] for seed in (1, 2)]
+        for one in both:
+            await finished(one)
+        struck = await pair.answer(pair.asked(prompt(3)))
+        lines = {line["rid"]: line for line in await settled(pair)}
+    first, last = lines[both[0].asked.rid], lines[struck.asked.rid]
+    assert (first["applied"], first["reason"]) == (False, "no donor was live")
+    assert (last["kind"], last["applied"], last["donor_rid"]) == ("stale", True, None)
+
+
+async def test_n_grams_draft_as_well_and_change_no_token() -> None:
+    async with running_pair() as pair:
+        pair.decode.drafter = "ngram"
+        generation = await pair.answer(pair.asked(prompt()))
+        assert pair.decode.drafter == "ngram"
+        with pytest.raises(ValueError, match="oracle"):
+            pair.decode.drafter = "oracle"
+    assert generation.output == reference_answer(prompt(), 120)
+    assert generation.spec.accepted > 0
+
+
+async def test_the_engines_log_tells_of_intervals_and_failures() -> None:
+    lines: list[str] = []
+    async with running_pair() as pair:
+        pair.decode.log = EngineLog(lines.append)
+        await pair.answer(pair.asked(prompt(), max_new_tokens=400, ignore_eos=True))
+        lost = pair.decode.start(pair.asked(prompt(), bootstrap=Bootstrap("127.0.0.1", 1, 9)), pair.tasks)
+        await finished(lost)
+    assert "Decode batch, #running-req: " in lines[0]
+    assert "bootstrap_room=9" in lines[-1]

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -33,6 +33,10 @@ def serve(  # noqa: PLR0913 (a command's options)
     onset: tuple[int, int] | None = None,
     seed: int = 0,
     step_ms: Annotated[float, Parameter(validator=Number(gte=0))] = 12.0,
+    cache: bool = False,
+    hicache: Literal["off", "fixed", "unfixed", "index_unfixed"] = "off",
+    host_pages: Annotated[int, Parameter(validator=Number(gte=0))] | None = None,
+    ngram: bool = False,
     port_base: Annotated[int, Parameter(validator=Number(gte=1, lte=65_000))] | None = None,
     log: Path | None = None,
 ) -> int:
@@ -51,7 +55,8 @@ def serve(  # noqa: PLR0913 (a command's options)
     decode
         Decode workers.
     fault
-        none, one of nan, random, zero, swap, swap_both, or weights such as nan:1,swap:0.5.
+        none, one of nan, random, zero, swap, swap_both, torn, stale, or weights such as nan:1,swap:0.5;
+        in full SOURCE[@PLACE][/EXTENT][/transient], see specguard lab faults.
     fault_rate
         Share of requests that are hit.
     onset
@@ -60,13 +65,23 @@ def serve(  # noqa: PLR0913 (a command's options)
         Draws which requests are hit.
     step_ms
         Least time of a decode step.
+    cache
+        Keep computed prompts on prefill workers: a prefix cache.
+    hicache
+        Put a host tier under it, its sync point in place (fixed) or missing.
+    host_pages
+        Pages of the host tier; four times the pool unless given.
+    ngram
+        Draft by n-grams of a request's own tokens in place of the draft model.
     port_base
         First of consecutive ports; free ones unless given.
     log
-        Where workers write what goes wrong; standard error unless given.
+        Where workers write the engine's log lines and what goes wrong; the latter to standard error unless
+        given.
     """
     from replay.lab.faults import DEFAULT_ONSET_TOKENS, DEFAULT_RATE, FaultSpecError
-    from replay.lab.serve import LabError, Options, run
+    from replay.lab.hicache import Mode
+    from replay.lab.serve import DEFAULT_PAGES, LabError, Options, run
 
     try:
         options = Options(
@@ -77,6 +92,11 @@ def serve(  # noqa: PLR0913 (a command's options)
             onset=onset or DEFAULT_ONSET_TOKENS,
             seed=seed,
             step_ms=step_ms,
+            prefix_cache=cache or hicache != "off",
+            hicache=Mode(hicache),
+            host_pages=0 if hicache == "off" else (host_pages or 4 * DEFAULT_PAGES),
+            drafter="ngram" if ngram else "model",
+            engine_log=log is not None,
             port_base=port_base,
             log_path=log,
         )

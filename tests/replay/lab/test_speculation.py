@@ -33,7 +33,14 @@ class FixedOdds(TinyLM):
             self.logits = np.log(np.array(odds, np.float32))
 
     def forward(
-        self, tokens: object, start: int, pool: Floats, pages: object, *, last_only: bool = False
+        self,
+        tokens: object,
+        start: int,
+        pool: Floats,
+        pages: object,
+        *,
+        last_only: bool = False,
+        before: object = None,
     ) -> Floats:
         return np.tile(self.logits, (DRAFT_TOKENS + 1, 1))
 

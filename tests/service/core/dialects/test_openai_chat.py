@@ -59,9 +59,9 @@ def test_facts_of_a_full_request() -> None:
     )
 
 
-def told(prompt_of: list[dict[str, Any]], **members: object) -> tuple[str, str, str, str]:
+def told(messages: list[Any], **members: object) -> tuple[str, str, str, str]:
     """Preamble, what is between, the last message, tools: as the marks of the facts cut the prompt."""
-    facts = CHAT.request(body(messages=prompt_of, **members))
+    facts = CHAT.request(body(messages=messages, **members))
     end = len(facts.prompt) - facts.tools_chars
     asked = end - facts.asked_chars
     prompt, head = facts.prompt, facts.preamble_chars

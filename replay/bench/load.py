@@ -19,6 +19,8 @@ from replay.bench.texts import PIECES
 PROMPT: Final = "Explain, with an example, how a cache page is handed from prefill to decode. " * 8
 EVENT: Final = b'"choices":[{'
 CREATED: Final = b'"created":'
+STREAM_S: Final = PIECES * 0.005
+"""How long one stream lasts at the worker's pace; starts are spread over it, as those of real clients are."""
 STAMP_DIGITS: Final = 19
 """Of the monotonic clock in ns, at most."""
 END: Final = b"data: [DONE]\n\n\r\n0\r\n\r\n"
@@ -153,7 +155,7 @@ async def run(port: int, wire: bytes, streams: int, seconds: float) -> dict[str,
             "127.0.0.1",
             port,
         )
-        await asyncio.sleep(0.003)  # so that streams do not all end at once
+        await asyncio.sleep(min(STREAM_S, seconds) / streams)  # so that they end one after the other
     await asyncio.wait(ends, timeout=seconds + 30)
     return tally.report(monotonic() - started)
 

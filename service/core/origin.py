@@ -1,16 +1,20 @@
-"""Where a gram of an answer may come from: what the cross-talk detector asks of the shared index.
+"""Whose words these are: what the cross-talk detector asks of the shared index.
 
-`provenance.py` answers. The two are apart because the index needs numpy and a writer thread, and a detector
-must be buildable from a rule set without either.
+`provenance.py` answers. The two are apart because the index needs numpy and is one for the whole process,
+while a detector is built from a rule set alone; the request's facts carry its place in the index.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple, Protocol
+
+GRAM_BYTES: Final = 32
+"""Long enough that prose of one hand is hardly another's, short enough for a line of code."""
 
 
-class Trace(NamedTuple):
-    """A gram of this answer that one other family holds, and this request's own prompt does not."""
+class Hit(NamedTuple):
+    """A k-gram of an answer that one other family of requests holds and nothing explains."""
 
-    gram: int
+    place: int  # where it stands in the answer, in normalised bytes
     family: int
     rid: str  # the newest request of that family that holds it
     foreign: bool  # of another tenant
@@ -18,22 +22,40 @@ class Trace(NamedTuple):
     akin: bool  # the two prompts have a part in common
 
 
-class Origin(Protocol):
-    """One request, as the index knows it."""
+class Voice(Protocol):
+    """One choice of one generation."""
 
     @property
-    def ready(self) -> bool:
-        """Whether its own prompt is indexed: before that nothing can be told apart."""
+    def hits(self) -> Sequence[Hit]:
+        """What was found so far, in the order of the answer."""
+        ...
+
+    @property
+    def explained(self) -> Collection[tuple[int, int]]:
+        """Place and length, near hits, of what the own prompt holds, or many do: these bytes tell nothing."""
+        ...
+
+    @property
+    def read(self) -> int:
+        """Every gram that begins before this place has been looked at."""
         ...
 
     def hear(self, text: str) -> None:
-        """New text of its answer, to be indexed in its turn."""
+        """New text; it is looked at with that of all other voices at the next tick."""
         ...
 
-    def trace(self, data: bytes, at: int, now: float) -> Trace | None:
-        """Who else holds the gram at `at` of this normalised text of the answer."""
+    def catch_up(self, now: float) -> None:
+        """Look at once: the answer is over, or under suspicion."""
+        ...
+
+
+class Origin(Protocol):
+    """One request."""
+
+    def speak(self) -> Voice:
+        """A choice of a generation begins."""
         ...
 
     def suspect(self) -> None:
-        """The answer may be another's: what it says speaks against nobody."""
+        """What this request says may be another's: it speaks against nobody."""
         ...

@@ -55,7 +55,7 @@ def measure(requests: int, targets: tuple[Target, ...] = ()) -> float:
 
     def step() -> None:
         taps.step(streamer, batch)
-        if taps.wants_meta(streamer):
+        if taps.wants_meta():
             taps.counts(batch)
 
     full, bare = [], []

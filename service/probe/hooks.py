@@ -100,11 +100,11 @@ def _patch_streamer(streamer: Any, taps: Taps) -> None:  # noqa: ANN401
 
     def build_and_add(self: Any, reqs: Any) -> Any:  # noqa: ANN401
         fields = build(self, reqs)
-        return {**taps.counts(reqs), **fields} if taps.wants_meta(self) else fields
+        return {**taps.counts(reqs), **fields} if taps.wants_meta() else fields
 
     def has_fields(self: Any) -> bool:  # noqa: ANN401
         theirs = flag.__get__(self) if isinstance(flag, property) else flag
-        return bool(theirs) or taps.wants_meta(self)
+        return bool(theirs) or taps.wants_meta()
 
     streamer._stream_output_generation = stream_and_tell  # noqa: SLF001
     streamer.build_additional_customized_info = build_and_add

@@ -1,11 +1,8 @@
-"""What is read of the scheduler at each step, and what is made of it.
+"""The probe at work in one scheduler process: what the hooks call, and who is told.
 
-A request's `spec_verify_ct` and `spec_num_correct_drafts` grow by one verify step at a time; their growth
-since the last look is that step's accepted draft tokens. How far we have read, a `Mark` on the request itself
-knows, so nothing here outlives a request. The counts of a step go through `bytes`: what is no small integer
-raises there, and what comes out again is plain integers. Output is valid by construction, not by checking.
-
-At the first surprise (a missing attribute, a wrong type, a count that is none) it stands aside for good.
+None of what the hooks call raises. At the first surprise (a missing attribute, a wrong type, a count that is
+none) the probe stands aside for good; it says so once in the log and once to the sidecars, and the engine
+goes on as if it had never been there.
 """
 
 import logging
@@ -13,34 +10,24 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from service.probe.engine import Engine, answers, role_of
+from service.probe.engine import Engine, answers
+from service.probe.ledger import Ledger, Mark
 from service.probe.sender import Sender
 from service.probe.settings import Settings
-from service.probe.wire import NO_ROOM, NO_STEP, Origin, key_of, rows_at_most, status_datagram, steps_datagram
+from service.probe.wire import NO_ROOM, Origin, Rows, key_of, rows_at_most, status_datagram, steps_datagram
 
 META_KEY: Final = "specguard_accepted"
 STATUS_EVERY_S: Final = 10.0
 _log: Final = logging.getLogger("specguard.probe")
 
 
-class Mark:
-    """How far one request has been read."""
-
-    __slots__ = ("accepted", "head", "next", "pending")
-
-    def __init__(self, head: bytes) -> None:
-        self.head = head
-        self.next = 1  # the verify step that comes next
-        self.accepted = 0  # draft tokens of all steps before
-        self.pending: list[int] = []  # counts that no chunk has carried yet
-
-
 class Taps:
     """The probe of one scheduler process."""
 
     __slots__ = (
+        "_carries",
         "_clock",
-        "_meta",
+        "_ledger",
         "_origin",
         "_rows",
         "_sender",
@@ -66,8 +53,9 @@ class Taps:
         self._sender = sender
         self._clock = clock
         self._wall_ns = wall_ns
-        self._meta = settings.meta
-        self._origin: Origin | None = None  # not before the first step: ranks are not known earlier
+        self._carries = False  # chunks carry counts
+        self._ledger = Ledger(self._mark, keeps=False)
+        self._origin: Origin | None = None  # not before the first step
         self._rows = 0  # that fit a datagram; 0: nobody listens to this rank
         self._status_at = float("-inf")
 
@@ -82,32 +70,19 @@ class Taps:
         except Exception as error:  # noqa: BLE001 - the engine goes on whatever it is
             self.stand_aside(_told(error))
 
-    def wants_meta(self, streamer: Any) -> bool:  # noqa: ANN401
-        """Whether chunks are to carry counts. The engine refuses such fields beside its Rust frontend."""
-        try:
-            return (
-                self.live
-                and self._meta
-                and streamer.rust_server is None
-                and not streamer.spec_algorithm.is_none()
-            )
-        except Exception as error:  # noqa: BLE001
-            self.stand_aside(_told(error))
-            return False
+    def wants_meta(self) -> bool:
+        """Whether chunks are to carry counts."""
+        return self.live and self._carries
 
     def counts(self, reqs: Sequence[Any]) -> dict[str, list[list[int]]]:
         """For the chunks that go out now: one list a request, `[]` for "no step"."""
         if not self.live or not reqs:
             return {}
         try:
-            marks = [req.specguard_mark for req in reqs]
-            taken = [mark.pending for mark in marks]
-            for mark in marks:
-                mark.pending = []
+            return {META_KEY: self._ledger.take(reqs)}
         except Exception as error:  # noqa: BLE001
             self.stand_aside(_told(error))
             return {}
-        return {META_KEY: taken}
 
     def stand_aside(self, reason: str) -> None:
         """Do nothing from here on; say so once."""
@@ -125,62 +100,47 @@ class Taps:
     # --- inside ---
 
     def _step(self, streamer: Any, reqs: Sequence[Any]) -> None:  # noqa: ANN401
-        seen: list[Mark] = []  # for the first time
-        moved: list[Mark] = []
-        counts: list[int] = []
-        for req in reqs:
-            try:
-                mark = req.specguard_mark
-            except AttributeError:
-                mark = req.specguard_mark = _marked(streamer, req)
-                seen.append(mark)
-            verified = req.spec_verify_ct
-            if verified == mark.next:
-                total = req.spec_num_correct_drafts
-                counts.append(total - mark.accepted)
-                moved.append(mark)
-                mark.accepted = total
-                mark.next = verified + 1
-            elif verified != mark.next - 1:  # steps went by unseen: a gap, and nothing is invented
-                mark.accepted = req.spec_num_correct_drafts
-                mark.next = verified + 1
-        accepted = bytes(counts)
-        if self._meta:
-            for mark, count in zip(moved, accepted, strict=True):
-                mark.pending.append(count)
-        if self._sender and (moved or seen):
-            fresh = [mark for mark in seen if mark.next == 1]
-            self._send(streamer, moved + fresh, accepted + bytes([NO_STEP]) * len(fresh))
+        if self._origin is None:
+            self._open(streamer)
+        if self._rows or self._carries:
+            rows = self._ledger.read(reqs)
+            if self._rows and rows.steps:
+                self._send(rows)
 
-    def _send(self, streamer: Any, marks: list[Mark], accepted: bytes) -> None:  # noqa: ANN401
-        origin = self._origin
-        if origin is None:
-            origin = self._origin = self.engine.origin(streamer, self._nobody())
-            self._rows = rows_at_most(origin) if answers(streamer) else 0
-        if not self._rows or not marks:
+    def _open(self, streamer: Any) -> None:  # noqa: ANN401
+        """Who we are and what is wanted of us; not before the first step, when ranks are known."""
+        origin = self._origin = self.engine.origin(streamer, self._nobody())
+        if not answers(streamer):
             return
+        self._rows = rows_at_most(origin) if self._sender else 0
+        # The engine refuses fields of our own beside its Rust frontend.
+        drafts = not streamer.spec_algorithm.is_none()
+        self._carries = self.settings.meta and drafts and streamer.rust_server is None
+        self._ledger = Ledger(self._mark, keeps=self._carries)
+
+    def _send(self, rows: Rows) -> None:
+        origin, most = self._origin, self._rows
+        assert origin is not None  # noqa: S101 - _open has been here
         origin.depth = self.engine.depth()
-        load, lost, most = self.engine.load(origin.role), self._sender.lost, self._rows
-        heads = [mark.head for mark in marks]
-        steps = [mark.next - 1 for mark in marks]
-        for start in range(0, len(marks), most):
-            part = slice(start, start + most)
-            self._sender.send(steps_datagram(origin, load, lost, heads[part], steps[part], accepted[part]))
+        load, lost = self.engine.load(origin.role), self._sender.lost
+        if len(rows.steps) <= most:
+            self._sender.send(steps_datagram(origin, load, lost, rows))
+        else:
+            for start in range(0, len(rows.steps), most):
+                self._sender.send(steps_datagram(origin, load, lost, rows.part(start, start + most)))
         now = self._clock()
         if now >= self._status_at:
             self._status_at = now + STATUS_EVERY_S
             self._sender.send(status_datagram(origin, lost, self.version, aside=False))
 
+    def _mark(self, req: Any) -> Mark:  # noqa: ANN401
+        if self._origin is None or not self._origin.role:
+            return Mark(key_of(req.rid), b"")
+        room = req.bootstrap_room
+        return Mark(key_of(req.rid), (NO_ROOM if room is None else room).to_bytes(8, "little"))
+
     def _nobody(self) -> Origin:
         return Origin(name=self.settings.name.encode(), epoch=self._wall_ns())
-
-
-def _marked(streamer: Any, req: Any) -> Mark:  # noqa: ANN401
-    head = key_of(req.rid)
-    if role_of(streamer):
-        room = req.bootstrap_room
-        head += (NO_ROOM if room is None else room).to_bytes(8, "little")
-    return Mark(head)
 
 
 def _told(error: Exception) -> str:

@@ -68,6 +68,19 @@ class Load(NamedTuple):
 NO_LOAD: Final = Load()
 
 
+class Rows(NamedTuple):
+    """One scheduler step's requests, in parallel columns."""
+
+    keys: bytes
+    rooms: bytes  # b"" without disaggregation
+    steps: list[int]
+    accepted: bytes
+
+    def part(self, start: int, end: int) -> "Rows":
+        wide = slice(8 * start, 8 * end)
+        return Rows(self.keys[wide], self.rooms[wide], self.steps[start:end], self.accepted[start:end])
+
+
 def key_of(rid: str) -> bytes:
     return blake2b(rid.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
@@ -78,18 +91,12 @@ def rows_at_most(origin: Origin) -> int:
     return room // (_ROW_BYTES + (_ROOM_BYTES if origin.role else 0))
 
 
-def steps_datagram(
-    origin: Origin, load: Load, lost: int, heads: list[bytes], steps: list[int], accepted: bytes
-) -> bytes:
-    """One scheduler step. A head is a key, or a key and its room. The counter moves on."""
-    rows, flags = len(heads), 0
-    if not origin.role:
-        keys = b"".join(heads)
-    else:
-        flags = ROOMS
-        keys = b"".join([head[:8] for head in heads]) + b"".join([head[8:] for head in heads])
-    head = _header(origin, load, lost, STEPS, flags, rows)
-    return b"".join((head, origin.name, keys, _steps(rows).pack(*steps), accepted))
+def steps_datagram(origin: Origin, load: Load, lost: int, rows: Rows) -> bytes:
+    """One scheduler step, or a part of it. The counter moves on."""
+    keys, rooms, steps, accepted = rows
+    count = len(steps)
+    head = _header(origin, load, lost, STEPS, ROOMS if rooms else 0, count)
+    return b"".join((head, origin.name, keys, rooms, _steps(count).pack(*steps), accepted))
 
 
 def status_datagram(origin: Origin, lost: int, text: str, *, aside: bool) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final
 
 from service.core.probe_feed import ProbeFeed
 from service.edges.collectors.probe import ProbeReceiver
-from service.probe.wire import NO_LOAD, Origin, key_of, sign, steps_datagram
+from service.probe.wire import NO_LOAD, Origin, Rows, key_of, sign, steps_datagram
 
 STEPS_A_SECOND: Final = 10_000
 REQUESTS: Final = 64
@@ -32,14 +32,14 @@ class Worker:
 
     def __init__(self, number: int) -> None:
         self._origin = Origin(name=f"http://10.0.0.{number}:30000".encode(), depth=3, epoch=1)
-        self._heads = [key_of(f"{number:016x}{place:016x}") for place in range(REQUESTS)]
+        self._keys = b"".join([key_of(f"{number:016x}{place:016x}") for place in range(REQUESTS)])
         self._step = 0
 
     def datagram(self) -> bytes:
         self._step += 1
         steps = [self._step] * REQUESTS
         accepted = bytes((self._step + place) % 4 for place in range(REQUESTS))
-        return steps_datagram(self._origin, NO_LOAD, 0, self._heads, steps, accepted)
+        return steps_datagram(self._origin, NO_LOAD, 0, Rows(self._keys, b"", steps, accepted))
 
 
 async def measure(key: bytes) -> tuple[float, ProbeFeed]:

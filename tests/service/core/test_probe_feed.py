@@ -4,7 +4,7 @@ import pytest
 
 from service.core.probe_feed import MAX_UNTAKEN, OLD_EPOCH_S, Pair, ProbeFeed
 from service.core.telemetry_wire import NO_ROOM, NO_STEP
-from service.probe.wire import ROLES, Load, Origin, key_of, sign, status_datagram, steps_datagram
+from service.probe.wire import ROLES, Load, Origin, Rows, key_of, sign, status_datagram, steps_datagram
 
 
 class Worker:
@@ -15,11 +15,13 @@ class Worker:
 
     def step(self, rows: dict[str, tuple[int, int]], room: int = NO_ROOM) -> bytes:
         """One scheduler step: rid -> (verify step, accepted)."""
-        tail = room.to_bytes(8, "little") if self.origin.role else b""
-        heads = [key_of(rid) + tail for rid in rows]
-        steps = [step for step, _ in rows.values()]
-        accepted = bytes(count for _, count in rows.values())
-        return steps_datagram(self.origin, Load(1, 2, 3, 4), 0, heads, steps, accepted)
+        columns = Rows(
+            b"".join(map(key_of, rows)),
+            room.to_bytes(8, "little") * len(rows) if self.origin.role else b"",
+            [step for step, _ in rows.values()],
+            bytes(count for _, count in rows.values()),
+        )
+        return steps_datagram(self.origin, Load(1, 2, 3, 4), 0, columns)
 
     def status(self, text: str, *, aside: bool = False) -> bytes:
         return status_datagram(self.origin, 0, text, aside=aside)

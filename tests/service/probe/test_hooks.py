@@ -80,17 +80,18 @@ def test_the_engines_own_errors_are_its_own() -> None:
     assert one.live
 
 
-def test_another_plugins_fields_stay() -> None:
+@pytest.mark.parametrize(
+    ("speculative", "fields"),
+    [(True, {META_KEY: [[]], "theirs": [[1]]}), (False, {"theirs": [[1]]})],
+)
+def test_another_plugins_fields_stay(speculative: bool, fields: dict[str, list[list[int]]]) -> None:
     parts = fresh()
     parts.streamer.has_additional_customized_info = True
     parts.streamer.build_additional_customized_info = theirs
     install(taps(), parts)
-    streamer = parts.streamer()
+    streamer = parts.streamer(speculative=speculative)
     streamer._stream_output_generation([Req("a")], False)  # noqa: FBT003
-    assert streamer.payloads == [{META_KEY: [[]], "theirs": [[1]]}]
-    off = parts.streamer(speculative=False)
-    off._stream_output_generation([Req("a")], False)  # noqa: FBT003
-    assert off.payloads == [{"theirs": [[1]]}]
+    assert streamer.payloads == [fields]
 
 
 def test_the_scheduler_is_known_once_it_has_set_itself_up() -> None:

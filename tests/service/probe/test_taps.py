@@ -65,46 +65,36 @@ def _key(rid: str) -> int:
     return int.from_bytes(key_of(rid), "little")
 
 
-def test_each_chunk_carries_the_steps_since_the_last_chunk(meta: Taps) -> None:
-    streamer, req, slow = SchedulerOutputStreamer(), Req("a"), Req("b")
-    meta.step(streamer, [req, slow])
-    assert meta.counts([req, slow]) == {META_KEY: [[], []]}
-    for accepted in (3, 0):
-        req.verify(accepted)
-        slow.verify(1)
-        meta.step(streamer, [req, slow])
-        assert meta.counts([req]) == {META_KEY: [[accepted]]}  # the other's chunk is held back
-    assert meta.counts([slow]) == {META_KEY: [[1, 1]]}
-
-
-def test_a_chunk_without_a_step_says_so(meta: Taps) -> None:
+def test_chunks_carry_the_steps_since_the_last_chunk(meta: Taps) -> None:
     streamer, req = SchedulerOutputStreamer(), Req("a")
     meta.step(streamer, [req])
-    req.verify(2)
-    meta.step(streamer, [req])
-    meta.step(streamer, [req])  # the overlapped schedule comes by twice
-    assert meta.counts([req]) == {META_KEY: [[2]]}
     assert meta.counts([req]) == {META_KEY: [[]]}
+    req.verify(3)
+    meta.step(streamer, [req])
+    assert meta.counts([req]) == {META_KEY: [[3]]}
     assert meta.counts([]) == {}
 
 
-def test_fields_are_wanted_only_where_the_engine_takes_them(meta: Taps) -> None:
-    assert meta.wants_meta(SchedulerOutputStreamer())
-    assert not meta.wants_meta(SchedulerOutputStreamer(speculative=False))
-    assert not meta.wants_meta(SchedulerOutputStreamer(rust=object()))
+@pytest.mark.parametrize(
+    ("streamer", "wanted"),
+    [
+        (SchedulerOutputStreamer(), True),
+        (SchedulerOutputStreamer(speculative=False), False),
+        (SchedulerOutputStreamer(rust=object()), False),
+    ],
+)
+def test_fields_are_wanted_only_where_the_engine_takes_them(
+    meta: Taps, streamer: SchedulerOutputStreamer, wanted: bool
+) -> None:
+    assert not meta.wants_meta()  # nothing is known before the first step
+    meta.step(streamer, [Req("a")])
+    assert meta.wants_meta() is wanted
+
+
+def test_fields_are_not_wanted_where_they_were_turned_off() -> None:
     off = Taps(Settings(meta=False), Sender.of(Settings()))
-    assert not off.wants_meta(SchedulerOutputStreamer())
-
-
-def test_steps_that_went_by_unseen_are_a_gap_and_not_invented(meta: Taps) -> None:
-    streamer, req = SchedulerOutputStreamer(), Req("a")
-    meta.step(streamer, [req])
-    for _ in range(3):
-        req.verify(2)
-    meta.step(streamer, [req])
-    req.verify(1)
-    meta.step(streamer, [req])
-    assert meta.counts([req]) == {META_KEY: [[1]]}
+    off.step(SchedulerOutputStreamer(), [Req("a")])
+    assert not off.wants_meta()
 
 
 def test_a_step_is_one_datagram(taps: Taps, sidecar: Sidecar) -> None:
@@ -150,6 +140,7 @@ def test_ranks_that_answer_nobody_stay_silent(taps: Taps, sidecar: Sidecar) -> N
     streamer.send_to_detokenizer.socket = None
     taps.step(streamer, [Req("a")])
     assert sidecar.reports() == []
+    assert not taps.wants_meta()
 
 
 def test_now_and_then_it_says_that_it_lives(taps: Taps, sidecar: Sidecar) -> None:
@@ -183,7 +174,7 @@ def test_at_a_surprise_it_stands_aside_and_says_so_once(
             taps.step(streamer, [req])
     assert not taps.live
     assert taps.counts([req]) == {}
-    assert not taps.wants_meta(streamer)
+    assert not taps.wants_meta()
     assert len(caplog.records) == 1
     last = sidecar.reports()[-1]
     assert isinstance(last, Status)
@@ -197,7 +188,7 @@ def test_a_missing_attribute_is_named(taps: Taps, sidecar: Sidecar) -> None:
     taps.step(SchedulerOutputStreamer(), [req])
     (status,) = sidecar.reports()
     assert isinstance(status, Status)
-    assert status.text == "AttributeError spec_verify_ct in _step"
+    assert status.text == "AttributeError spec_verify_ct in <listcomp>"
 
 
 def test_a_surprise_at_the_chunks_ends_it_too(meta: Taps) -> None:
@@ -206,5 +197,5 @@ def test_a_surprise_at_the_chunks_ends_it_too(meta: Taps) -> None:
 
 
 def test_an_unknown_streamer_ends_it_too(meta: Taps) -> None:
-    assert not meta.wants_meta(object())
+    meta.step(object(), [Req("a")])
     assert not meta.live

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from service.core import telemetry_wire as reading
 from service.probe import wire
-from service.probe.wire import Load, Origin, key_of, rows_at_most, sign, status_datagram, steps_datagram
+from service.probe.wire import Load, Origin, Rows, key_of, rows_at_most, sign, status_datagram, steps_datagram
 
 U32 = st.integers(0, (1 << 32) - 1)
 U64 = st.integers(0, (1 << 64) - 1)
@@ -28,9 +28,10 @@ def test_what_is_written_is_read(
     origin: Origin, load: Load, lost: int, rows: list[tuple[bytes, int, int, int]], key: bytes
 ) -> None:
     counter = origin.counter
-    heads = [head + (room.to_bytes(8, "little") if origin.role else b"") for head, room, _, _ in rows]
+    rooms = b"".join(row[1].to_bytes(8, "little") for row in rows) if origin.role else b""
     accepted = bytes(row[3] for row in rows)
-    datagram = steps_datagram(origin, load, lost, heads, [row[2] for row in rows], accepted)
+    columns = Rows(b"".join(row[0] for row in rows), rooms, [row[2] for row in rows], accepted)
+    datagram = steps_datagram(origin, load, lost, columns)
     assert origin.counter == counter + 1
 
     read = reading.read(sign(datagram, key) if key else datagram, key)
@@ -64,8 +65,8 @@ def test_a_full_datagram_fits_a_frame_with_its_mac() -> None:
     for role in (0, 1):
         origin = Origin(name=b"n" * 128, role=role)
         rows = rows_at_most(origin)
-        heads = [bytes(16 if role else 8)] * rows
-        datagram = sign(steps_datagram(origin, Load(), 0, heads, [1] * rows, bytes(rows)), b"k" * 16)
+        columns = Rows(bytes(8 * rows), bytes(8 * rows * role), [1] * rows, bytes(rows))
+        datagram = sign(steps_datagram(origin, Load(), 0, columns), b"k" * 16)
         assert rows >= 50
         assert len(datagram) <= wire.MAX_BYTES
 
@@ -77,3 +78,9 @@ def test_sixty_four_requests_are_one_datagram() -> None:
 def test_a_key_is_a_stable_hash_of_the_rid() -> None:
     assert key_of("a") == key_of("a") != key_of("b")
     assert len(key_of("\ud800")) == 8
+
+
+def test_a_part_of_the_rows_is_a_part_of_every_column() -> None:
+    rows = Rows(b"aaaaaaaabbbbbbbbcccccccc", b"AAAAAAAABBBBBBBBCCCCCCCC", [1, 2, 3], b"xyz")
+    assert rows.part(1, 3) == Rows(b"bbbbbbbbcccccccc", b"BBBBBBBBCCCCCCCC", [2, 3], b"yz")
+    assert rows._replace(rooms=b"").part(0, 1) == Rows(b"aaaaaaaa", b"", [1], b"x")

@@ -11,8 +11,9 @@ layer n+1 overlaps computing layer n. That needs one sync point a layer, and it 
     off            no host tier; the device part of the cache only
     fixed          wait for the layer before reading it
     unfixed        read on, ready or not: the KV of whoever had the page before (sglang#22811)
-    index_unfixed  wait for the target's layers, not for the draft's: acceptance falls, the text stays right
-                   (sglang#32176)
+    index_unfixed  wait for the target's layers, not for the draft's
+    index_lost     the draft's pages are not brought back at all: acceptance collapses with the host hits, the
+                   text stays right, and only a flush cures it (sglang#32176)
 
 What was computed from a page that was not ready is tainted, and so is all that is computed from that later.
 
@@ -23,7 +24,7 @@ import asyncio
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import monotonic, sleep
@@ -56,10 +57,11 @@ class Mode(StrEnum):
     FIXED = "fixed"
     UNFIXED = "unfixed"
     INDEX_UNFIXED = "index_unfixed"
+    INDEX_LOST = "index_lost"
 
     def waits(self, model: str) -> bool:
         """Whether the sync point of this model is in place."""
-        return self in {Mode.OFF, Mode.FIXED} or (self is Mode.INDEX_UNFIXED and model == "target")
+        return self is not Mode.UNFIXED and (self is not Mode.INDEX_UNFIXED or model == "target")
 
 
 class LoadBackError(KVTransferError):
@@ -99,10 +101,15 @@ class LoadBack:
     """One job of the loader: pages to bring back, and a flag for each layer of each model."""
 
     def __init__(
-        self, pairs: Sequence[tuple[int, int]], layers: dict[str, int], wait_s: float = LOAD_WAIT_S
+        self,
+        pairs: Sequence[tuple[int, int]],
+        layers: dict[str, int],
+        models: Collection[str] = ("target", "draft"),
+        wait_s: float = LOAD_WAIT_S,
     ) -> None:
-        """Load (host page, device page) `pairs`; readers wait `wait_s` at most."""
+        """Load (host page, device page) `pairs` of these models; readers wait `wait_s` at most."""
         self._wait_s = wait_s
+        self.models = models
         self.host_pages, self.device_pages = (list(side) for side in zip(*pairs, strict=True))
         self._done = {(m, at): threading.Event() for m, count in layers.items() for at in range(count)}
         self.wanted = {key: threading.Event() for key in self._done}
@@ -153,9 +160,12 @@ class Loader:
         """Count the waiting jobs."""
         return f"<Loader {self._jobs.qsize()} jobs waiting>"
 
-    def load(self, pairs: Sequence[tuple[int, int]]) -> LoadBack:
-        """Queue a job."""
-        job = LoadBack(pairs, {model: len(device) for model, (_, device) in self._sides.items()}, self.wait_s)
+    def load(
+        self, pairs: Sequence[tuple[int, int]], models: Collection[str] = ("target", "draft")
+    ) -> LoadBack:
+        """Queue a job; pages of a model that is not named stay what they are."""
+        layers = {model: len(device) for model, (_, device) in self._sides.items()}
+        job = LoadBack(pairs, layers, models, self.wait_s)
         self._jobs.put_nowait(job)
         return job
 
@@ -169,7 +179,8 @@ class Loader:
             for model, (host, device) in self._sides.items():
                 for layer in range(len(device)):
                     self.gate(job, model, layer)
-                    self._copy(job, host[layer], device[layer])
+                    if model in job.models:
+                        self._copy(job, host[layer], device[layer])
                     job.mark(model, layer)
             self.durations_s.append(monotonic() - began)
 
@@ -355,10 +366,12 @@ class PrefixCache:
                 pairs.append((node.host, node.page))
                 loading.append(node)
         if pairs and self.loader is not None:
-            job = self.loader.load(pairs)
+            lost = self.mode is Mode.INDEX_LOST
+            job = self.loader.load(pairs, ("target",) if lost else ("target", "draft"))
             self.counts.loaded += len(pairs) * PAGE_TOKENS
             for node in loading:
                 node.load = job
+                node.taint = node.taint or (TAINTS["draft"] if lost else None)
         lease = Lease(Slot((*(node.page for node in nodes if node.page is not None), *spare)), own, nodes)
         lease.host_tokens = len(loading) * PAGE_TOKENS
         lease.device_tokens = (len(nodes) - len(loading)) * PAGE_TOKENS

@@ -8,7 +8,7 @@
     backlog_ms   work put in front of the queue, once
     layer_ms     each layer's write is so long on the wire, where nothing can call it back
     hangup_ms    from the loss of a client to the abort of its request
-    hicache      off, fixed, unfixed or index_unfixed: the sync point of load-backs, see `replay.lab.hicache`
+    hicache      off, fixed, unfixed, index_unfixed or index_lost: see `replay.lab.hicache`
     load_page_ms each page of each layer takes so long to come back from the host
     hold         rooms whose first write waits until they are released
     release      rooms that wait no longer

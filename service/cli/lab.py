@@ -11,6 +11,7 @@ from service.cli.demo import NO_SETUP
 from service.cli.exits import Unfit
 from service.cli.lab_faults import faults
 from service.cli.lab_plan import layersplit, plan
+from service.cli.lab_scenario import scenario
 
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
@@ -21,6 +22,7 @@ app = App(
 app.command(faults)
 app.command(plan)
 app.command(layersplit)
+app.command(scenario)
 
 
 @app.command
@@ -34,7 +36,7 @@ def serve(  # noqa: PLR0913 (a command's options)
     seed: int = 0,
     step_ms: Annotated[float, Parameter(validator=Number(gte=0))] = 12.0,
     cache: bool = False,
-    hicache: Literal["off", "fixed", "unfixed", "index_unfixed"] = "off",
+    hicache: Literal["off", "fixed", "unfixed", "index_unfixed", "index_lost"] = "off",
     host_pages: Annotated[int, Parameter(validator=Number(gte=0))] | None = None,
     ngram: bool = False,
     port_base: Annotated[int, Parameter(validator=Number(gte=1, lte=65_000))] | None = None,

@@ -171,6 +171,22 @@ async def test_an_index_that_is_not_ready_costs_acceptance_and_not_one_token() -
     assert (line["kind"], line["answer_changed"]) == ("hicache_index", False)
 
 
+async def test_a_lost_index_costs_acceptance_until_a_flush() -> None:
+    async with cached_pair(Mode.INDEX_LOST) as (pair, cache):
+        before = await pair.answer(pair.asked(prompt(1)))
+        await push_out(pair, cache)
+        struck = await pair.answer(pair.asked(prompt(1)))
+        after = await pair.answer(pair.asked(prompt(1)))
+        cache.flush()
+        cured = await pair.answer(pair.asked(prompt(1)))
+        lines = {line["rid"]: line["kind"] for line in await ledger(pair)}
+    assert struck.output == after.output == cured.output == before.output
+    assert max(struck.spec.accepted, after.spec.accepted) < before.spec.accepted == cured.spec.accepted
+    assert (struck.cached.host, after.cached.host) == (struck.cached.total, 0)
+    kinds = [lines[one.asked.rid] for one in (before, struck, after, cured)]
+    assert kinds == ["none", "hicache_index", "hicache_index", "none"]
+
+
 async def test_a_layer_that_never_comes_fails_the_request_by_name() -> None:
     async with cached_pair(Mode.FIXED) as (pair, cache):
         await pair.answer(pair.asked(prompt(1)))

@@ -41,6 +41,7 @@ class Row(msgspec.Struct, frozen=True):
     arm: str
     arrivals: str
     cpu_us_per_chunk: float
+    others_share: float  # of the machine's CPU, what neither the bench nor its processes used
     load: dict[str, float]  # as the load client told it
 
 
@@ -95,6 +96,7 @@ def summary(rows: Sequence[Row], probe: Probe, verdicts: int) -> dict[str, Any]:
         "smg_sojourn_p99_ms": _short(told(rows, "smg", STAGGERED, "sojourn_p99_ms")),
         "ttfb_ratio_smg": _short(probe.ratio),
         "ttfb_ms": {name: _short(value) for name, value in msgspec.structs.asdict(probe).items()},
+        "others_share": _short(fmean(row.others_share for row in rows)),
         "rounds": len({row.round for row in rows}),
         "ratio_smg_by_round": by_round(rows, "specguard", "smg", STAGGERED),
         "ratio_smg_lockstep_by_round": by_round(rows, "specguard", "smg", LOCKSTEP),
@@ -116,6 +118,7 @@ def _figures(rows: Sequence[Row], arm: str, arrivals: str) -> dict[str, Any]:
     return {
         "cpu_s_per_1000_chunks": round(cpu_us(rows, arm, arrivals) / 1000, 5),
         "cpu_us_per_chunk_by_round": spent,
+        "reads_per_chunk": _short(told(rows, arm, arrivals, "reads") / told(rows, arm, arrivals, "chunks")),
         **{key: _short(told(rows, arm, arrivals, key)) for key in keys},
     }
 
@@ -126,7 +129,7 @@ def _short(value: float) -> float | None:
 
 def table(rows: Sequence[Row]) -> str:
     """For people."""
-    head = "arm              arrivals    us/chunk  / smg  sojourn p50  p99 ms  B/chunk"
+    head = "arm              arrivals    us/chunk  / smg  sojourn p50  p99 ms  B/chunk  reads/chunk"
     return "\n".join(
         [head, *[_line(rows, arm, arrivals) for arm, arrivals in sorted(kinds(rows), key=_order)]]
     )
@@ -142,4 +145,6 @@ def _line(rows: Sequence[Row], arm: str, arrivals: str) -> str:
     p50, p99 = (told(rows, arm, arrivals, f"sojourn_{q}_ms") for q in ("p50", "p99"))
     size = told(rows, arm, arrivals, "bytes_per_chunk")
     spent = cpu_us(rows, arm, arrivals)
-    return f"{arm:<16} {arrivals:<10} {spent:>9.1f} {over:>6.2f}  {p50:>11.3f} {p99:>7.2f}  {size:>7.0f}"
+    reads = told(rows, arm, arrivals, "reads") / told(rows, arm, arrivals, "chunks")
+    line = f"{arm:<16} {arrivals:<10} {spent:>9.1f} {over:>6.2f}  {p50:>11.3f} {p99:>7.2f}  {size:>7.0f}"
+    return f"{line}  {reads:>11.2f}"

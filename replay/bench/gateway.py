@@ -11,16 +11,18 @@ which asks for usage in every chunk and cuts it out again. `--quick` is a look o
 
 import argparse
 import json
+import os
+import resource
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from random import Random
 from statistics import median
-from time import perf_counter
+from time import monotonic_ns, perf_counter
 from typing import Final
 
-from replay.bench.cpu import busy_ns
+from replay.bench.cpu import busy_ns, machine_busy_ns
 from replay.bench.figures import ARMS, LOCKSTEP, STAGGERED, Arm, Probe, Row, summary, table
 from replay.bench.load import CREATED, END, request
 from replay.bench.proxies import HOST, BenchError, Field, Process
@@ -35,7 +37,7 @@ def measure(field: Field, arm: Arm, arrivals: str, seconds: float, number: int) 
     """One arm's turn."""
     field.arrivals(arrivals)
     proxy: Process = getattr(field, arm.proxy)
-    before = busy_ns(proxy.pid)
+    clock, before = Clock(field), busy_ns(proxy.pid)
     load = [sys.executable, "-m", "replay.bench.load", str(proxy.port), arm.path, str(STREAMS), str(seconds)]
     run = subprocess.run(
         [*load, *arm.options], capture_output=True, text=True, timeout=seconds + LOAD_GRACE_S, check=False
@@ -44,7 +46,26 @@ def measure(field: Field, arm: Arm, arrivals: str, seconds: float, number: int) 
         raise BenchError(f"the load client failed on {arm.name}: {run.stderr.strip().splitlines()[-1:]}")
     told: dict[str, float] = json.loads(run.stdout)
     spent_us = (busy_ns(proxy.pid) - before) / 1e3
-    return Row(number, arm.name, arrivals, spent_us / max(told["chunks"], 1), told)
+    return Row(number, arm.name, arrivals, spent_us / max(told["chunks"], 1), clock.others_share(), told)
+
+
+class Clock:
+    """How much of the machine others use meanwhile: on a busy one the figures say less."""
+
+    def __init__(self, field: Field) -> None:
+        self._pids = [one.pid for one in (field.worker, field.smg, field.specguard)]
+        self._started = self._now()
+
+    def others_share(self) -> float:
+        wall, machine, ours = (
+            after - before for before, after in zip(self._started, self._now(), strict=True)
+        )
+        return max(0.0, machine - ours) / (wall * (os.cpu_count() or 1))
+
+    def _now(self) -> tuple[int, int, int]:
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)  # load clients
+        ours = sum(map(busy_ns, self._pids)) + round((ended.ru_utime + ended.ru_stime) * 1e9)
+        return monotonic_ns(), machine_busy_ns(), ours
 
 
 def turns(arms: tuple[Arm, ...], rounds: int) -> Iterator[tuple[int, str, Arm]]:
@@ -99,7 +120,10 @@ def run(*, rounds: int, seconds: float, arms: tuple[Arm, ...]) -> None:
         for number, arrivals, arm in turns(arms, rounds):
             row = measure(field, arm, arrivals, seconds, number)
             rows.append(row)
-            _tell(f"[{len(rows)}/{planned}] {arm.name} {arrivals}: {row.cpu_us_per_chunk:.1f} us a chunk")
+            _tell(
+                f"[{len(rows)}/{planned}] {arm.name} {arrivals}: {row.cpu_us_per_chunk:.1f} us a chunk"
+                f" (others used {row.others_share:.0%} of the machine)"
+            )
         _tell("first bytes of single requests")
         field.arrivals(STAGGERED)
         first, verdicts = probe(field), field.verdicts()

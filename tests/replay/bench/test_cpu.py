@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from replay.bench.cpu import busy_ns, children
+from replay.bench.cpu import busy_ns, children, machine_busy_ns
 
 SPIN = "import time\nend = time.process_time() + 0.05\nwhile time.process_time() < end: pass\ninput()"
 
@@ -41,6 +41,12 @@ def test_threads_count() -> None:
     go.set()
     thread.join()
     assert worked > 0.04e9
+
+
+def test_the_machine_works_at_least_as_much_as_we_do() -> None:
+    before = machine_busy_ns()
+    spin(0.2)
+    assert machine_busy_ns() - before > 0.1e9
 
 
 def test_children_count() -> None:

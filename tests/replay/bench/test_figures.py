@@ -6,6 +6,8 @@ from replay.bench.figures import ARMS, LOCKSTEP, STAGGERED, Probe, Row, by_round
 
 LOAD = {
     "errors": 0.0,
+    "reads": 990.0,
+    "chunks": 1000.0,
     "leaks": 0.0,
     "bytes_per_chunk": 284.0,
     "sojourn_p50_ms": 0.5,
@@ -14,7 +16,7 @@ LOAD = {
 }
 COSTS = {"smg": 20.0, "specguard": 30.0, "bare": 15.0}
 ROWS = [
-    Row(number, arm, arrivals, cost + number, LOAD)
+    Row(number, arm, arrivals, cost + number, 0.25, LOAD)
     for number in range(2)
     for arrivals in (STAGGERED, LOCKSTEP)
     for arm, cost in COSTS.items()
@@ -33,6 +35,8 @@ def test_the_last_line_has_what_is_promised() -> None:
     assert told["ratio_bare"] == round(30.5 / 15.5, 3)
     assert (told["sojourn_p50_ms"], told["sojourn_p99_ms"]) == (0.5, 2.0)
     assert told["ttfb_ratio_smg"] == 1.2
+    assert told["others_share"] == 0.25
+    assert told["proxies"]["bare lockstep"]["reads_per_chunk"] == 0.99
     assert (told["rounds"], told["errors"], told["verdicts"]) == (2, 0, 0)
     assert told["proxies"]["smg staggered"]["cpu_s_per_1000_chunks"] == 0.0205
 

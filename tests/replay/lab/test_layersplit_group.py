@@ -2,13 +2,25 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
 from replay.lab.layersplit_group import LayerSplitError, RankGroup, check
 from replay.lab.speculation import reference_answer
 from tests.replay.lab.labkit import prompt
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+from replay.lab.layersplit_group import RankGroup
+group = RankGroup(2)
+group.start()
+print(*(process.pid for process in group.processes), flush=True)
+input()
+"""
 
 
 def descriptors() -> int:
@@ -47,3 +59,18 @@ def test_a_killed_rank_is_missed_and_nothing_is_left() -> None:
 def test_more_ranks_than_layers_are_refused_before_anything_starts() -> None:
     with pytest.raises(ValueError, match="cannot share"):
         RankGroup(5)
+
+
+@pytest.mark.e2e
+def test_ranks_end_with_a_supervisor_that_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        process.kill()
+    deadline = monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and monotonic() < deadline:
+        sleep(0.01)
+    assert len(pids) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

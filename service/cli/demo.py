@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -32,32 +32,10 @@ Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 Flag = Annotated[bool, Parameter(negative="")]
 
 
-def demo(  # noqa: PLR0913 (a command's options)
-    *,
-    fault: str = "mix",
-    fault_rate: Share | None = None,
-    seed: int = 0,
-    seconds: Positive | None = None,
-    requests: Count | None = None,
-    agents: Count = 10,
-    json_output: JsonFlag = False,
-    check: Flag = False,
-    keep: Flag = False,
-    trace: Path | None = None,
-    router_port: Port = 0,
-    data_port: Port = 0,
-    admin_port: Port = 0,
-) -> int:
-    """Run the guarded lab under agent-like load and print what was hit, caught and missed.
-
-    Two prefill and two decode workers, the real router, the sidecar, and agents whose answers are known in
-    advance; half of their sessions ask for `strict`, the others for `protect`. Faults strike the KV of
-    running requests. The truth comes from the lab's own ledger.
-
-    Example: specguard demo --fault nan --seconds 20 --json
-
-    Exit codes: 0 done, 1 the bar was missed (with --check), 2 bad input, 3 something to run on is missing or
-    has broken, 130 Ctrl-C.
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line may say of a run.
 
     Parameters
     ----------
@@ -73,6 +51,72 @@ def demo(  # noqa: PLR0913 (a command's options)
         Stop after so many requests, if that comes first.
     agents
         How many sessions run at once.
+    router_port
+        0 takes a free one, here and below.
+    data_port
+        The sidecar's port for clients.
+    admin_port
+        The sidecar's port for health, metrics and incidents.
+    """
+
+    fault: str = "mix"
+    fault_rate: Share | None = None
+    seed: int = 0
+    seconds: Positive | None = None
+    requests: Count | None = None
+    agents: Count = 10
+    router_port: Port = 0
+    data_port: Port = 0
+    admin_port: Port = 0
+
+    def options(self) -> "Options":
+        """The run that this asks for; refuses what makes no sense before anything starts."""
+        from replay.demo.run import FAULT_RATE, Options
+        from replay.demo.stack import Ports
+        from replay.demo.traffic import A_MINUTE, Limits
+        from replay.lab.faults import FaultSpecError
+
+        seconds, requests, agents = self.seconds, self.requests, self.agents
+        minute = replace(A_MINUTE, requests=requests, agents=agents)
+        options = Options(
+            serve=[str(Path(sys.prefix) / "bin" / "specguard"), "serve"],
+            fault=self.fault,
+            fault_rate=FAULT_RATE if self.fault_rate is None else self.fault_rate,
+            seed=self.seed,
+            limits=minute if seconds is None else Limits(seconds, requests, agents),
+            ports=Ports(self.router_port, self.data_port, self.admin_port),
+        )
+        try:
+            options.plan  # noqa: B018 (a property that raises)
+        except FaultSpecError as error:
+            raise Unfit(f"--fault: {error}") from None
+        return options
+
+
+AS_WISHED: Final = Wishes()
+
+
+def demo(
+    *,
+    wishes: Wishes = AS_WISHED,
+    json_output: JsonFlag = False,
+    check: Flag = False,
+    keep: Flag = False,
+    trace: Path | None = None,
+) -> int:
+    """Run the guarded lab under agent-like load and print what was hit, caught and missed.
+
+    Two prefill and two decode workers, the real router, the sidecar, and agents whose answers are known in
+    advance; half of their sessions ask for `strict`, the others for `protect`. Faults strike the KV of
+    running requests. The truth comes from the lab's own ledger.
+
+    Example: specguard demo --fault nan --seconds 20 --json
+
+    Exit codes: 0 done, 1 the bar was missed (with --check), 2 bad input, 3 something to run on is missing or
+    has broken, 130 Ctrl-C.
+
+    Parameters
+    ----------
     json_output
         Print the score as one JSON line on standard output, and nothing else there.
     check
@@ -81,33 +125,8 @@ def demo(  # noqa: PLR0913 (a command's options)
         Leave everything running afterwards and print where it is; Ctrl-C ends it.
     trace
         Write a JSON line for each request here: attempts, faults, verdicts, fate; no text.
-    router_port
-        0 takes a free one, here and below.
-    data_port
-        The sidecar's port for clients.
-    admin_port
-        The sidecar's port for health, metrics and incidents.
     """
-    from replay.demo.run import FAULT_RATE, Options
-    from replay.demo.stack import Ports
-    from replay.demo.traffic import A_MINUTE, Limits
-    from replay.lab.faults import FaultSpecError
-
-    options = Options(
-        serve=[str(Path(sys.prefix) / "bin" / "specguard"), "serve"],
-        fault=fault,
-        fault_rate=FAULT_RATE if fault_rate is None else fault_rate,
-        seed=seed,
-        limits=replace(A_MINUTE, requests=requests, agents=agents)
-        if seconds is None
-        else Limits(seconds, requests, agents),
-        ports=Ports(router_port, data_port, admin_port),
-    )
-    try:
-        options.plan  # noqa: B018 (refuses what makes no sense before anything starts)
-    except FaultSpecError as error:
-        raise Unfit(f"--fault: {error}") from None
-    result = _run(options, Printer(as_json=json_output, keep=keep, trace=trace))
+    result = _run(wishes.options(), Printer(as_json=json_output, keep=keep, trace=trace))
     return FOUND if check and result.score.bar_missed else DONE
 
 

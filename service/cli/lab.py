@@ -1,8 +1,9 @@
 """`specguard lab`: the reference prefill-decode backend on its own."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -12,6 +13,9 @@ from service.cli.exits import Unfit
 from service.cli.lab_faults import faults
 from service.cli.lab_plan import layersplit, plan
 from service.cli.lab_scenario import scenario
+
+if TYPE_CHECKING:
+    from replay.lab.serve import Options
 
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
@@ -25,30 +29,10 @@ app.command(layersplit)
 app.command(scenario)
 
 
-@app.command
-def serve(  # noqa: PLR0913 (a command's options)
-    *,
-    prefill: Count = 1,
-    decode: Count = 2,
-    fault: str = "none",
-    fault_rate: Share | None = None,
-    onset: tuple[int, int] | None = None,
-    seed: int = 0,
-    step_ms: Annotated[float, Parameter(validator=Number(gte=0))] = 12.0,
-    cache: bool = False,
-    hicache: Literal["off", "fixed", "unfixed", "index_unfixed", "index_lost"] = "off",
-    host_pages: Annotated[int, Parameter(validator=Number(gte=0))] | None = None,
-    ngram: bool = False,
-    port_base: Annotated[int, Parameter(validator=Number(gte=1, lte=65_000))] | None = None,
-    log: Path | None = None,
-) -> int:
-    """Serve prefill and decode workers in SGLang's dialect until Ctrl-C; print where they are.
-
-    Example: specguard lab serve --prefill 2 --decode 2 --fault nan --fault-rate 0.2
-
-    Faults and pace can be changed while it runs: POST /lab/control on a decode worker. GET
-    /lab/ledger?since=0 tells what was done to which request. Exit codes: 0 stopped, 1 every worker has
-    ended, 2 bad input, 3 the lab could not start.
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line may say of a lab.
 
     Parameters
     ----------
@@ -81,29 +65,65 @@ def serve(  # noqa: PLR0913 (a command's options)
         Where workers write the engine's log lines and what goes wrong; the latter to standard error unless
         given.
     """
-    from replay.lab.faults import DEFAULT_ONSET_TOKENS, DEFAULT_RATE, FaultSpecError
-    from replay.lab.hicache import Mode
-    from replay.lab.serve import DEFAULT_PAGES, LabError, Options, run
 
-    try:
-        options = Options(
-            prefill=prefill,
-            decode=decode,
-            fault=fault,
-            fault_rate=DEFAULT_RATE if fault_rate is None else fault_rate,
-            onset=onset or DEFAULT_ONSET_TOKENS,
-            seed=seed,
-            step_ms=step_ms,
-            prefix_cache=cache or hicache != "off",
-            hicache=Mode(hicache),
-            host_pages=0 if hicache == "off" else (host_pages or 4 * DEFAULT_PAGES),
-            drafter="ngram" if ngram else "model",
-            engine_log=log is not None,
-            port_base=port_base,
-            log_path=log,
-        )
-    except (FaultSpecError, ValueError) as error:
-        raise Unfit(str(error)) from None
+    prefill: Count = 1
+    decode: Count = 2
+    fault: str = "none"
+    fault_rate: Share | None = None
+    onset: tuple[int, int] | None = None
+    seed: int = 0
+    step_ms: Annotated[float, Parameter(validator=Number(gte=0))] = 12.0
+    cache: bool = False
+    hicache: Literal["off", "fixed", "unfixed", "index_unfixed", "index_lost"] = "off"
+    host_pages: Annotated[int, Parameter(validator=Number(gte=0))] | None = None
+    ngram: bool = False
+    port_base: Annotated[int, Parameter(validator=Number(gte=1, lte=65_000))] | None = None
+    log: Path | None = None
+
+    def options(self) -> "Options":
+        """The lab that this asks for."""
+        from replay.lab.faults import DEFAULT_ONSET_TOKENS, DEFAULT_RATE, FaultSpecError
+        from replay.lab.hicache import Mode
+        from replay.lab.serve import DEFAULT_PAGES, Options
+
+        tiered = self.hicache != "off"
+        try:
+            return Options(
+                prefill=self.prefill,
+                decode=self.decode,
+                fault=self.fault,
+                fault_rate=DEFAULT_RATE if self.fault_rate is None else self.fault_rate,
+                onset=self.onset or DEFAULT_ONSET_TOKENS,
+                seed=self.seed,
+                step_ms=self.step_ms,
+                prefix_cache=self.cache or tiered,
+                hicache=Mode(self.hicache),
+                host_pages=(self.host_pages or 4 * DEFAULT_PAGES) if tiered else 0,
+                drafter="ngram" if self.ngram else "model",
+                engine_log=self.log is not None,
+                port_base=self.port_base,
+                log_path=self.log,
+            )
+        except (FaultSpecError, ValueError) as error:
+            raise Unfit(str(error)) from None
+
+
+AS_WISHED: Final = Wishes()
+
+
+@app.command
+def serve(*, wishes: Wishes = AS_WISHED) -> int:
+    """Serve prefill and decode workers in SGLang's dialect until Ctrl-C; print where they are.
+
+    Example: specguard lab serve --prefill 2 --decode 2 --fault nan --fault-rate 0.2
+
+    Faults and pace can be changed while it runs: POST /lab/control on a decode worker. GET
+    /lab/ledger?since=0 tells what was done to which request. Exit codes: 0 stopped, 1 every worker has
+    ended, 2 bad input, 3 the lab could not start.
+    """
+    from replay.lab.serve import LabError, run
+
+    options = wishes.options()
     try:
         return run(options, _say)
     except LabError as error:

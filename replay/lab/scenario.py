@@ -53,6 +53,8 @@ class Phase:
     """Share of requests whose client leaves after a few chunks."""
     decode: Switches = field(default_factory=dict)
     prefill: Switches = field(default_factory=dict)
+    drift: bool = False
+    """Every step has another blank doubled: no prefix is found again."""
     only_decode: int | None = None
     """Throw decode switches on this worker only."""
     flush: bool = False
@@ -106,6 +108,11 @@ UNREADY = Phase(
     agents=16,
     prefill={"hicache": "unfixed", "load_page_ms": 1.0},
 )
+DRIFT = Phase(
+    "prefix drift",
+    "clients format their prompts anew at every step: same words, same answers, and no cache hit",
+    drift=True,
+)
 STUCK = Phase(
     "scheduler stuck",
     "decode-0 takes requests and computes nothing: running requests and no tokens, its health fails",
@@ -137,13 +144,14 @@ SCENARIOS: dict[str, Scenario] = {
             (BUSY, UNREADY, replace(RECOVERED, agents=16)),
             CACHED,
         ),
+        Scenario("prefix-drift", "prompts that never begin alike", (CALM, DRIFT, RECOVERED), CACHED),
         Scenario("draft-broken", "a draft model that is of no use", (CALM, DRAFT_BROKEN, RECOVERED)),
         Scenario("scheduler-stuck", "a decode worker that makes no progress", (CALM, STUCK, RECOVERED)),
         Scenario("corruption", "KV faults of the loud and of the silent kind", (CALM, CORRUPTED, RECOVERED)),
         Scenario(
             "ops-all",
             "all of them in turn: every metric moves",
-            (CALM, BUSY, CORRUPTED, STORM, DRAFT_BROKEN, COLLAPSE, UNREADY, STUCK, RECOVERED),
+            (CALM, BUSY, CORRUPTED, STORM, DRAFT_BROKEN, COLLAPSE, UNREADY, DRIFT, STUCK, RECOVERED),
             CACHED,
         ),
     )
@@ -272,7 +280,7 @@ class Stage:
         self, http: httpx.AsyncClient, phase: Phase, seen: Seen, text: Counter[TextClass]
     ) -> None:
         """Send the steps of one session after another."""
-        for step in self._steps():
+        for step in self._steps(drift=phase.drift):
             seen.sent += 1
             leaves = self._random.random() < phase.leave_share
             try:
@@ -281,9 +289,10 @@ class Stage:
                 seen.failed += 1
             await asyncio.sleep(self._random.expovariate(1 / phase.pause_s))
 
-    def _steps(self) -> Iterator[Step]:
+    def _steps(self, *, drift: bool) -> Iterator[Step]:
         while True:
-            plan = Plan(steps=self._random.randint(10, 40))
+            steps = self._random.randint(10, 40)
+            plan = Plan(steps=steps, drift_at=0 if drift else None, wanders=drift)
             yield from next(sessions(self._seed, next(self._numbers), plan))
 
     async def _ask(

@@ -8,7 +8,8 @@ So each answer hangs on pages at the very beginning of the prompt: whatever harm
 the answer. When the history is long the agent compacts it, and the prefix starts anew behind the document.
 `candidates` sends each step several times at once; `branches` are sessions that fork from a common history;
 `drift_at` puts a second blank into the system message from that step on: to a reader the same prompt, to
-the tokenizer another one, and to the prefix cache a miss from its page on.
+the tokenizer another one, and to the prefix cache a miss from its page on. With `wanders` it is other blanks
+at every step, as with a clock in a system message: no step finds what the one before it left.
 
 Between two steps a tool runs: lognormal, median 2 s, cut at 75 s, which is long enough for the prefix to be
 pushed out to the host.
@@ -44,6 +45,9 @@ FIELDS = 8
 MAX_HISTORY_NOTES = 48
 """Comment lines that the agent keeps; then it compacts. One prompt has words for about 100 lines."""
 
+EARLY_BLANKS = 7
+"""Blanks that drift: the first page has them all, so a miss is one of the whole prompt. 127 ways to do it."""
+
 TOOL_MEDIAN_S, TOOL_SIGMA, MAX_TOOL_S = 2.0, 1.6, 75.0
 """Tool calls: half are over in 2 s, one in a hundred runs into the cut."""
 
@@ -74,6 +78,7 @@ class Plan:
     branches: int = 1
     """Sessions that fork from the common history after half of the steps."""
     drift_at: int | None = None
+    wanders: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a session that cannot be drawn."""
@@ -125,7 +130,7 @@ def sessions(seed: int, number: int, plan: Plan) -> Iterator[list[Step]]:
         agent = trunk.fork(np.random.default_rng((seed, number, branch + 1)))
         name = f"{number}.{branch}"
         grown = [agent.step(name, at) for at in range(fork_at, plan.steps)]
-        yield _drifted([*(stem if branch == 0 else []), *grown], plan.drift_at)
+        yield _drifted([*(stem if branch == 0 else []), *grown], plan)
 
 
 def candidates(step: Step, count: int) -> list[Step]:
@@ -166,15 +171,23 @@ class _Agent:
         return Step(session, index, messages, task, tool_s, compacted)
 
 
-def _drifted(steps: list[Step], drift_at: int | None) -> list[Step]:
-    if drift_at is None:
+def _drifted(steps: list[Step], plan: Plan) -> list[Step]:
+    first = plan.drift_at
+    if first is None:
         return steps
-    return [step if step.index < drift_at else _with_double_blank(step) for step in steps]
+    return [
+        step if step.index < first else _with_double_blank(step, step.index - first if plan.wanders else 0)
+        for step in steps
+    ]
 
 
-def _with_double_blank(step: Step) -> Step:
-    """Double the first blank of the system message."""
-    system: Message = {"role": "system", "content": step.messages[0]["content"].replace(" ", "  ", 1)}
+def _with_double_blank(step: Step, which: int) -> Step:
+    """Double those of the first blanks of the system message that the binary digits of `which` + 1 name."""
+    parts = step.messages[0]["content"].split(" ")
+    for at in reversed(range(EARLY_BLANKS)):
+        if (which + 1) >> at & 1:
+            parts.insert(1 + at, "")
+    system: Message = {"role": "system", "content": " ".join(parts)}
     messages = (system, *step.messages[1:])
     task = replace(step.task, prompt_ids=tuple(prompt_ids(flatten(messages))))
     return replace(step, messages=messages, task=task)

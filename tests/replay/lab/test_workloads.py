@@ -1,5 +1,7 @@
 """Agent sessions: prefixes grow, branches share, a space drifts, and every right answer is known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,13 @@ def test_a_drifted_prompt_reads_the_same_and_shares_no_page() -> None:
     assert plain[3].task.answer_ids == drifted[3].task.answer_ids
 
 
+def test_a_blank_that_wanders_leaves_no_step_the_page_of_the_one_before() -> None:
+    steps = one(Plan(steps=40, drift_at=2, wanders=True))
+    assert shared_pages(steps[0], steps[1]) >= 4
+    firsts = {next(page_keys(step.task.prompt_ids)) for step in steps[2:]}
+    assert len(firsts) == 38
+
+
 def test_candidates_are_one_prompt_under_several_names() -> None:
     (step,) = one(Plan(steps=1))
     several = candidates(step, 4)
@@ -81,7 +90,7 @@ def test_the_model_answers_them() -> None:
 @pytest.mark.parametrize(
     "fields", [{"steps": 0}, {"steps": 101}, {"branches": 0}, {"steps": 5, "drift_at": 5}]
 )
-def test_a_plan_that_cannot_be_drawn_is_refused(fields: dict[str, int]) -> None:
+def test_a_plan_that_cannot_be_drawn_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"step|branch"):
         Plan(**fields)
 

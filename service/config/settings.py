@@ -92,6 +92,21 @@ class Retention(Strict):
     """At most so many."""
 
 
+class ProvenanceSettings(Strict):
+    """The index of who said what, by which cross-talk is seen."""
+
+    on: bool = True
+    """Keep it; off, the cross-talk detector says nothing."""
+    slots_log2: Annotated[int, Field(ge=16, le=28)] = 22
+    """Size: 22 is 32 MiB and holds some 25 MB of distinct text of prompts and answers."""
+    recent_s: Seconds = 600.0
+    """How long the words of a request that is over are known as its own."""
+    tenant_header: str = "authorization"
+    """Request header that tells tenants apart; only a salted hash is kept."""
+    session_header: str = "x-session-id"
+    """Request header by which a client names its session, if it does."""
+
+
 class WorkerHint(Strict):
     """What the owner knows of a worker and no interface tells."""
 
@@ -144,6 +159,8 @@ class Settings(Strict):
     """Have the engine report tokens in every chunk; off where a probe tells more."""
     abort: AbortMode = AbortMode.DRAIN
     """Let a bad stream run out unread, or close it within a budget."""
+    provenance: ProvenanceSettings = ProvenanceSettings()
+    """The index of who said what."""
     limits: Limits = Limits()
     """What one process takes on."""
     timeouts: Timeouts = Timeouts()

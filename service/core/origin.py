@@ -40,12 +40,17 @@ class Voice(Protocol):
         """Every gram that begins before this place has been looked at."""
         ...
 
+    @property
+    def chars(self) -> int:
+        """What waits to be looked at."""
+        ...
+
     def hear(self, text: str) -> None:
         """New text; it is looked at with that of all other voices at the next tick."""
         ...
 
     def catch_up(self, now: float) -> None:
-        """Look at once: the answer is over, or under suspicion."""
+        """Look at once: the answer is over, or under suspicion, or too much waits."""
         ...
 
 

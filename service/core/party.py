@@ -91,6 +91,10 @@ class Party:
     def suspect(self) -> None:
         self.suspected = True
 
+    def take_back(self) -> None:
+        """Its answer so far is void: what that had in common with strangers proves nothing."""
+        self.borrowed = []
+
     # --- what the index notes ---
 
     def describe(self, body: Hashes, *, question: int) -> None:

@@ -36,11 +36,12 @@ LIVE_GRAMS: Final = 8 << 20
 """Own grams of all live requests together: 64 MiB."""
 PIECE_CHARS: Final = 16 * 1024
 """Prompt hashed at a time: no call holds the interpreter lock for more than a fraction of a millisecond."""
-READ_CHARS: Final = 64 * 1024
-"""Of answers a tick: what more has come waits for the next."""
+READ_CHARS: Final = 32 * 1024
+"""Of answers in one pass, which takes a millisecond: what more has come waits for the next."""
 SPOKEN_SHIFT: Final = np.uint64(62)
 """Of the new grams of answers those are kept whose two highest bits are 0: a quarter of the memory and of the
 time. Whose whole answer is said again is still found, one gram in 24 bytes."""
+ASKED_CHARS: Final = 2048
 KIN_GRAMS: Final = 3
 SHORT_BYTES: Final = 16
 """What of an answer the own prompt holds in grams of this size is no evidence: a text changed in every sixth
@@ -103,6 +104,11 @@ class Provenance:
         self._freed += len(party.own) + len(party.own_short)
         party.own, party.own_short, party.borrowed = NO_GRAMS, NO_GRAMS, []
 
+    @property
+    def backlog(self) -> bool:
+        """Whether the last pass left something that could have been read."""
+        return any(speech.party.ready for speech in self._speaking)
+
     def listen(self, speech: Speech) -> None:
         """This one has something to be read."""
         self._speaking.append(speech)
@@ -153,8 +159,7 @@ class Provenance:
         short = self._grams(prompt, SHORT_BYTES)
         if party.over or self.live_grams + len(own) + len(short) > self._live_most:
             return False
-        asked = folded(prompt[tail - facts.asked_chars : tail])
-        party.describe(body, question=self._name(b" ".join(asked.split())))
+        party.describe(body, question=self._question(prompt[max(tail - facts.asked_chars, 0) : tail]))
         self._find_kin(party, body)
         self._claim(party, own)
         self._learnt += len(own) + len(short)
@@ -171,6 +176,12 @@ class Provenance:
         for part in parts:
             digest.update(len(part).to_bytes(4, "little") + part)
         return int.from_bytes(digest.digest(), "little")
+
+    def _question(self, asked: str) -> int:
+        """The name of a last message: its ends and its length tell it, as it is asked again word for word."""
+        ends = asked[:ASKED_CHARS], asked[-ASKED_CHARS:]
+        words = (b" ".join(folded(end).split()) for end in ends)
+        return self._name(*words, b"%d" % len(asked) if asked else b"")
 
     def _grams(self, text: str, size: int = GRAM_BYTES) -> Hashes:
         """All grams of a text, sorted, each once."""

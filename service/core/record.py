@@ -8,6 +8,7 @@ from service.core.events import (
     UNKNOWN,
     Attempt,
     Incident,
+    Judgement,
     Level,
     Outcome,
     Policy,
@@ -64,10 +65,7 @@ class Record:
         attempt = generation.attempt()
         self.attempts.append(attempt)
         desk, judgement = self._desk, attempt.judgement
-        if judgement.level is Level.CORRUPT:
-            desk.count("verdicts", judgement.kind, judgement.detector)
-        elif judgement.level is Level.SUSPECT:
-            desk.count("suspects", judgement.detector)
+        self._count(judgement)
         if generation.malformed:
             desk.count("malformed_events", by=generation.malformed)
         if generation.inspector is not None:
@@ -78,6 +76,14 @@ class Record:
             desk.count("spec_emitted_tokens", by=round(attempt.accept_length * attempt.steps))
             desk.sample("request_accept_length", attempt.accept_length)
         return attempt
+
+    def _count(self, judgement: Judgement) -> None:
+        if judgement.level is Level.CORRUPT:
+            self._desk.count("verdicts", judgement.kind, judgement.detector)
+            if judgement.foreign:
+                self._desk.count("foreign_text")
+        elif judgement.level is Level.SUSPECT:
+            self._desk.count("suspects", judgement.detector)
 
     def again(self, generation: Generation) -> None:
         """A generation is taken back and will be made again."""

@@ -32,6 +32,7 @@ RETRY_RESULTS: Final = ("restarted", *Refusal)
 ABORT_REASONS: Final = ("verdict", "client_gone", "drained", "shutdown")
 FAILOPEN_REASONS: Final = ("detector", "memory", "streams")
 UNINSPECTED: Final = ("path", "encoding", "too_large", "status", "streams", "malformed")
+COVERAGE: Final = ("judged", "unread", "sealed")
 CASE_RESULTS: Final = ("saved", "dropped", "failed", "skipped")
 TOKEN_KINDS: Final = ("delivered", "discarded")
 
@@ -82,6 +83,12 @@ def counters(routes: Sequence[str], detectors: Sequence[str]) -> tuple[Family, .
             "Requests that router or engine failed.",
             {"guilty": [*Guilty], "reason": LOSSES},
         ),
+        Family(
+            "provenance",
+            "Guarded requests, by whether cross-talk could be seen in them; a donor elsewhere never can.",
+            {"coverage": COVERAGE},
+        ),
+        Family("foreign_text", "Generations judged to hold the text of another tenant's request."),
         Family("malformed_events", "Upstream events that could not be read; their bytes went out."),
         Family("uninspected", "Requests passed through without a look.", {"reason": UNINSPECTED}),
         Family("cases", "Bad cases, by what became of them.", {"result": CASE_RESULTS}),

@@ -10,6 +10,7 @@ full one over it would stop all streams for tens of milliseconds.
 """
 
 import gc
+import secrets
 from collections.abc import Callable
 from typing import Final
 
@@ -18,8 +19,10 @@ import uvicorn
 from service.config.settings import Settings
 from service.core.desk import Desk
 from service.core.dialects import DIALECTS
-from service.core.events import UNKNOWN, Incident
+from service.core.events import UNKNOWN, Channel, Incident
+from service.core.provenance import Provenance
 from service.edges.case import Kept
+from service.edges.origins import Origins
 from service.edges.pins import PinBook
 from service.edges.proxy import Proxy
 from service.edges.relay import Means
@@ -55,6 +58,7 @@ class DataPlane:
         self.desk = desk
         self.pins = PinBook()
         hinted = self._know_hints()
+        self.origins = origins_of(settings, desk)
         self.admin = RouterAdmin(settings.router, desk.fleet, self.pins, hinted=hinted, client=self._client)
         self.proxy = Proxy(
             Means(
@@ -66,13 +70,15 @@ class DataPlane:
                 ask_growth=settings.ask_growth,
                 first_byte_s=settings.timeouts.first_byte_s,
                 drain_s=settings.timeouts.drain_s,
+                origins=self.origins,
             ),
             dialects=DIALECTS,
             routes=settings.route_table(),
             limits=settings.limits,
             timeouts=settings.timeouts,
         )
-        self.ticker = Ticker(on_tick)
+        reading = (self.origins.tick,) if self.origins is not None else ()
+        self.ticker = Ticker(*reading, on_tick)
         self._beat = Ticker(self.proxy.tick, every_s=BEAT_S)
 
     def __repr__(self) -> str:
@@ -90,6 +96,8 @@ class DataPlane:
 
     async def start(self) -> None:
         self.proxy.means.sending = await best_sending()
+        if self.origins is not None:
+            self.origins.start()
         self._tasks.spawn(self.ticker.run(), "ticker")
         self._tasks.spawn(self._beat.run(), "beat")
         self._tasks.spawn(self.admin.run(), "router-admin")
@@ -101,6 +109,8 @@ class DataPlane:
         """Let streams end, end the rest loudly, close what is open."""
         await self.proxy.drain(self._settings.timeouts.drain_s)
         await self._tasks.cancel()
+        if self.origins is not None:
+            await self.origins.stop()
         await self.proxy.means.upstream.close()
         await self._client.aclose()
 
@@ -110,6 +120,17 @@ class DataPlane:
             draft_tokens = UNKNOWN if hint.draft_tokens is None else hint.draft_tokens
             self.desk.fleet.know(hint.url, hint.drafter, draft_tokens)
         return tuple(hint.url for hint in self._settings.workers)
+
+
+def origins_of(settings: Settings, desk: Desk) -> Origins | None:
+    """The index of who said what, where the settings ask for one and a detector asks it."""
+    wanted = settings.provenance
+    if not wanted.on or not any(detector.channel is Channel.PROVENANCE for detector in desk.detectors):
+        return None
+    index = Provenance(secrets.token_bytes(32), bits=wanted.slots_log2, recent_s=wanted.recent_s)
+    return Origins(
+        index, desk.count, tenant_header=wanted.tenant_header, session_header=wanted.session_header
+    )
 
 
 def upstream_of(settings: Settings) -> Upstream:

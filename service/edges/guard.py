@@ -25,6 +25,7 @@ from service.core.events import (
     Finish,
     Forward,
     Guilty,
+    Level,
     Report,
     RequestFacts,
     Restart,
@@ -42,6 +43,7 @@ from service.edges.headers import (
     value_of,
 )
 from service.edges.live import LiveStream
+from service.edges.origins import Enrolled
 from service.edges.outlet import Send
 from service.edges.refusals import refusal_headers
 from service.edges.relay import Means, Relay
@@ -66,6 +68,7 @@ class Guard(Relay):
         "_attempts",
         "_avoid",
         "_data_at",
+        "_enrolled",
         "_facts",
         "_head",
         "_headed_at",
@@ -91,6 +94,11 @@ class Guard(Relay):
         route: RoutePolicy,
     ) -> None:
         super().__init__(means, send, request)
+        rid = facts.rid or new_rid()
+        self._enrolled: Enrolled | None = None
+        if means.origins is not None:
+            self._enrolled = means.origins.enrol(rid, facts, request.headers)
+            facts = self._enrolled.facts
         self._facts, self._theirs, self.route = facts, dialect, route
         self._head = OWN_HEAD
         self._holds = route.holds
@@ -101,7 +109,6 @@ class Guard(Relay):
         self._started_at = monotonic()
         self._headed_at = self._data_at = 0.0
         self._answers: list[str] = []  # the tails of attempts taken back
-        rid = facts.rid or new_rid()
         self._sent = self._outgoing(rid)
         self.monitor = Monitor(
             facts=facts,
@@ -159,6 +166,12 @@ class Guard(Relay):
             self._obey(
                 self.monitor.refuse(503, Guilty.OURS, "shutting_down", "the proxy is shutting down", now), now
             )
+
+    def finish(self) -> None:
+        origins, enrolled = self._means.origins, self._enrolled
+        if origins is not None and enrolled is not None and not self.over.done():
+            origins.leave(enrolled, clean=self.monitor.judgement.level is not Level.CORRUPT)
+        super().finish()
 
     def tick(self, now: float) -> None:
         super().tick(now)
@@ -286,6 +299,8 @@ class Guard(Relay):
         self._avoid = frozenset(restart.avoid)
         self._pin = self._means.pins.choose(self._facts.model, self._avoid)
         self._attempts += 1
+        if self._enrolled is not None:
+            self._enrolled.party.take_back()
         self.monitor.retry(rid, self._sent, now)
         self.open(self._attempt(), now)
 

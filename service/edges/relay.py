@@ -24,6 +24,7 @@ from service.core.endings import LOST
 from service.core.events import UNKNOWN, Ending, Incident
 from service.edges.case import Kept
 from service.edges.headers import Headers, towards_client
+from service.edges.origins import Origins
 from service.edges.outlet import Outlet, Receive, Send, Sending
 from service.edges.refusals import RETRY_AFTER_S, refusal_body, refusal_headers
 from service.edges.tasks import Tasks
@@ -89,6 +90,7 @@ class Means:
     ask_growth: bool = True  # no probe tells us the verify steps
     first_byte_s: float = 600.0
     drain_s: float = 30.0
+    origins: Origins | None = None  # whose words are whose; None where nobody asks
     live: "set[Relay]" = field(default_factory=set)
     looks: Looks = field(default_factory=Looks)
 

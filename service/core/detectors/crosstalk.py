@@ -30,6 +30,8 @@ from typing import ClassVar, Final
 from service.core.events import UNKNOWN, Channel, Finding, Kind, Look, RequestFacts, WorkerFacts
 from service.core.origin import GRAM_BYTES, Hit, Origin, Voice
 
+WAITING_CHARS: Final = 8192
+"""More is not left to the tick: a whole body comes without one."""
 RUN_BYTES: Final = 16
 """Less in a row is a changed word in a text of one's own, not a passage."""
 
@@ -83,7 +85,7 @@ class Crosstalk:
             return None
         if look.text:
             voice.hear(look.text)
-        if look.ended or voice.hits:
+        if look.ended or voice.hits or voice.chars > WAITING_CHARS:
             voice.catch_up(look.at)
         if not voice.hits or (voice.read == state.read and not look.ended):
             return None

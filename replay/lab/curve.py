@@ -107,7 +107,7 @@ def full(seed: int) -> Settings:
 def blocks(settings: Settings) -> list[tuple[str, Block]]:
     """Cut the arms into blocks and shuffle them. Rooms tell block and request apart."""
     cut = [
-        (arm.name, _block(settings, arm, number, at))
+        (arm.name, block_of(settings, arm, number, at))
         for at, arm in enumerate(settings.arms)
         for number in range(arm.blocks)
     ]
@@ -115,7 +115,7 @@ def blocks(settings: Settings) -> list[tuple[str, Block]]:
     return [cut[at] for at in order]
 
 
-def _block(settings: Settings, arm: Arm, number: int, at: int) -> Block:
+def block_of(settings: Settings, arm: Arm, number: int, at: int) -> Block:
     load = Load(
         requests=arm.requests * (number + 1) // arm.blocks - arm.requests * number // arm.blocks,
         utilisation=arm.utilisation,
@@ -129,9 +129,9 @@ def _block(settings: Settings, arm: Arm, number: int, at: int) -> Block:
     return Block(f"{arm.name}-{number}", arm.race, load, settings.waiting_s, LAYER_S)
 
 
-def expect(block: Block, bank: Bank, replicas: int = REPLICAS) -> float:
-    """Return the corrupted answers that the simulator expects of a block."""
-    engine = Engine(
+def engine_of(block: Block, bank: Bank) -> Engine:
+    """Return the simulated site that a block runs on."""
+    return Engine(
         race=block.race,
         waiting_s=block.waiting_s,
         step_s=STEP_S,
@@ -141,6 +141,11 @@ def expect(block: Block, bank: Bank, replicas: int = REPLICAS) -> float:
         pages=DEFAULT_PAGES,
         transfer_s=LAYERS * block.layer_s,
     )
+
+
+def expect(block: Block, bank: Bank, replicas: int = REPLICAS) -> float:
+    """Return the corrupted answers that the simulator expects of a block."""
+    engine = engine_of(block, bank)
     drawn = plan(block.load)
     runs = [_jittered(drawn, replica) for replica in range(replicas)]
     return sum(corrupted(run, simulate(run, engine), bank) for run in runs) / replicas
@@ -267,7 +272,7 @@ def _point(arm: Arm, settings: Settings, tally: Tally, expected: float) -> Point
     rate = _rate(tally)
     low, high = rate.interval_per_10k
     simulated = expected / tally.answered * PER
-    load = _block(settings, arm, 0, 0).load
+    load = block_of(settings, arm, 0, 0).load
     return Point(
         name=arm.name,
         race=arm.race,
@@ -318,7 +323,7 @@ def table(curve: Curve) -> Sequence[str]:
     return [f"{head} {'corrupted':>9} {'per 10k':>8} {'95 %':>14} {'simulated':>9}", *rows, *tail]
 
 
-def as_json(curve: Curve) -> dict[str, Any]:
+def as_data(curve: Curve) -> dict[str, Any]:
     """Return the curve as plain data."""
     data: dict[str, Any] = msgspec.to_builtins(curve)
     return data

@@ -40,8 +40,9 @@ class Journal:
         """Keep a block."""
         self.done[block] = tally
         if self._path is not None:
+            # the newline comes first: behind a torn line it begins a new one
             with self._path.open("ab") as file:
-                file.write(msgspec.json.encode(Entry(self._digest, block, tally)) + b"\n")
+                file.write(b"\n" + msgspec.json.encode(Entry(self._digest, block, tally)))
 
 
 def _entries(path: Path, digest: str) -> Iterator[tuple[str, Tally]]:

@@ -133,7 +133,6 @@ class _Site:
                 coming += 1
                 continue
             now, kind, _, request = heapq.heappop(self._events)
-            self._outcome.ended_s = now
             handle[_Event(kind)](now, request)
         return self._outcome
 
@@ -190,6 +189,7 @@ class _Site:
 
     def _land_late(self, now: float, writer: _Request) -> None:
         self._outcome.late_writes += 1
+        self._outcome.ended_s = now
         pages = writer.slot.pages[: self._engine.prompt_pages] if writer.slot else ()
         owners = {owner.number: owner for page in pages if (owner := self._owner[page]) is not None}
         for owner in owners.values():
@@ -215,6 +215,7 @@ class _Site:
     def _retire(self, now: float, request: _Request) -> None:
         request.lease.move(Move.RETIRE)
         self._outcome.answered += 1
+        self._outcome.ended_s = now
         self._release(now, request)
 
     def _timeout(self, now: float, request: _Request) -> None:

@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 
 from service.cli.demo import NO_SETUP
 from service.cli.exits import Unfit
+from service.cli.lab_curve import curve
 from service.cli.lab_faults import faults
 from service.cli.lab_plan import layersplit, plan
 from service.cli.lab_scenario import scenario
@@ -23,6 +24,7 @@ Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 app = App(
     name="lab", help="The reference prefill-decode backend: a small real engine with switchable faults."
 )
+app.command(curve)
 app.command(faults)
 app.command(plan)
 app.command(layersplit)

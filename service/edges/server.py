@@ -15,6 +15,7 @@ import structlog
 import uvicorn
 from uvicorn.server import ServerState
 
+from service.edges.bounded import BoundedProtocol
 from service.edges.outlet import Outlet, Receive, Send, Sending, direct_writer
 from service.edges.tasks import Tasks
 
@@ -44,7 +45,7 @@ def data_config(app: App, *, host: str, port: int, grace_s: float = 0.0) -> uvic
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -3,7 +3,7 @@
 The process inherits everything that has a name elsewhere: its listening sockets, the memory of its own
 pool and, in a prefill worker, of every decode pool. Standard input is a lifeline: when the supervisor is
 gone, however it went, the pipe ends and the worker stops. So no worker outlives its lab and no memory
-outlives its workers.
+outlives its workers. A loop that stands still ends its process; see `replay.lab.watchdog`.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import prometheus_client
 import uvicorn
 import uvloop
 
+from replay.lab import watchdog
 from replay.lab.api import Api, Worker
 from replay.lab.bootstrap import BootstrapServer, Timeouts
 from replay.lab.decode import DecodeWorker, Pace
@@ -100,11 +101,15 @@ async def work(spec: Spec, models: tuple[TinyLM, TinyLM]) -> None:
             running = tasks.create_task(engine(), name="engine")
             server = Server(worker_config(Api(worker, tasks, _bootstrap_port(spec))))
             lifeline = tasks.create_task(_lifeline(server, worker), name="lifeline")
+            beat = tasks.create_task(watchdog.watch(), name="watchdog")
             await server.serve(sockets=[http])
+            beat.cancel()
+            watchdog.arm(watchdog.LAST_S)
             lifeline.cancel()
             running.cancel()
             worker.live.abort("", _cancel, abort_all=True)
     finally:
+        watchdog.disarm()
         http.close()
 
 

@@ -24,16 +24,7 @@ import msgspec
 import numpy as np
 
 from replay.lab.kvpool import pages_for
-from replay.lab.layersplit import (
-    WAIT_S,
-    Geometry,
-    Job,
-    RankMemory,
-    Report,
-    Spec,
-    gathered,
-    make_rank_memory,
-)
+from replay.lab.layersplit import Job, Report, Spec, gathered
 from replay.lab.model import PAGE_TOKENS, Floats
 from replay.lab.speculation import (
     RequestState,
@@ -43,6 +34,7 @@ from replay.lab.speculation import (
     prefill_draft,
     private_speculator,
 )
+from replay.lab.splitmap import WAIT_S, Geometry, RankMemory, make_rank_memory
 from replay.lab.tokenizer import EOS
 from replay.lab.workloads import Plan, sessions
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from replay.lab.admission import SlotQueue
-from replay.lab.hicache import Gate, HostTier, LoadBack, LoadBackError, Loader, Mode, NoCache, PrefixCache
+from replay.lab.hicache import Mode, NoCache, PrefixCache
 from replay.lab.kvpool import PageTable
+from replay.lab.loadback import Gate, LoadBack
 from replay.lab.scheduler import Cached
 from replay.lab.speculation import reference_answer
 from replay.lab.tasks import flatten, prompt_ids, session
@@ -233,23 +234,3 @@ async def test_without_a_cache_every_prompt_has_pages_of_its_own() -> None:
     assert (lease.cached_tokens, lease.before("target")) == (0, None)
     cache.give(lease)
     assert slots.table.usage == 0
-
-
-def test_a_load_back_brings_the_bytes_of_every_layer_of_both_models() -> None:
-    pool = make_pool("test", PAGES)
-    host = HostTier.sized(pool.shape, 4)
-    rng = np.random.default_rng(0)
-    host.target[:], host.draft[:] = rng.normal(size=host.target.shape), rng.normal(size=host.draft.shape)
-    loader = Loader(pool, host)
-    job = loader.load([(2, 7), (0, 3)])
-    for model, layers in (("target", 4), ("draft", 1)):
-        for layer in range(layers):
-            job.wait(model, layer)
-    loader.close()
-    assert np.array_equal(pool.target[:, :, [7, 3]], host.target[:, :, [2, 0]])
-    assert np.array_equal(pool.draft[:, :, [7, 3]], host.draft[:, :, [2, 0]])
-    assert not pool.target[:, :, 0].any()
-
-
-def test_an_error_names_the_layer() -> None:
-    assert "draft layer 0" in str(LoadBackError("draft", 0, 30))

@@ -1,67 +1,66 @@
-"""LayerSplit's parts: every layer has one owner, chunks cover the new places, silence is named."""
+"""Two ranks in threads: each keeps its layers, both exchange new places, a late broadcast is awaited."""
 
+import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from replay.lab.layersplit import DONE, KV, PREFIX, Board, Geometry, PeerGoneError
-from replay.lab.model import Shape
+from replay.lab.layersplit import Job, Rank, Report, gathered
+from replay.lab.layersplit_group import unsplit
+from replay.lab.speculation import load_models
+from replay.lab.splitmap import Board, Geometry, RankMemory, make_rank_memory
+from tests.replay.lab.labkit import prompt
 
-SHAPE = Shape(layers=4, width=8, heads=2, hidden=8, previous_at=0, second_at=1, second_width=0)
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_every_layer_has_one_owner_and_the_shares_add_up(ranks: int) -> None:
-    geometry = Geometry(SHAPE, ranks, pages=8)
-    kept = [layer for rank in range(ranks) for layer in geometry.layers_of(rank)]
-    assert sorted(kept) == [0, 1, 2, 3]
-    assert all(layer in geometry.layers_of(geometry.owner(layer)) for layer in range(4))
-    assert sum(geometry.kept_bytes(rank) for rank in range(ranks)) == Geometry(SHAPE, 1, 8).kept_bytes(0)
+TOKENS = prompt(1)
+CACHED = 64
 
 
-@given(st.integers(1, 4), st.integers(0, 300), st.integers(4, 300))
-def test_chunks_cover_the_new_places_in_order_and_evenly(ranks: int, start: int, new: int) -> None:
-    geometry = Geometry(SHAPE, ranks, pages=8)
-    chunks = [geometry.chunk(rank, start, start + new) for rank in range(ranks)]
-    assert [place for chunk in chunks for place in chunk] == list(range(start, start + new))
-    assert max(map(len, chunks)) - min(map(len, chunks)) <= 1
+def ranks() -> list[Rank]:
+    model, _ = load_models()
+    geometry = Geometry(model.shape, 2, pages=16)
+    descriptors = [make_rank_memory(geometry, rank) for rank in (0, 1)]
+    memory = [RankMemory(fd, geometry, rank) for rank, fd in enumerate(descriptors)]
+    for fd in descriptors:
+        os.close(fd)
+    ends = socket.socketpair()
+    return [Rank(at, geometry, memory, Board({1 - at: ends[at]}), model) for at in (0, 1)]
 
 
-@pytest.mark.parametrize(("ranks", "pages"), [(0, 8), (5, 8), (2, 0)])
-def test_a_split_that_leaves_somebody_nothing_is_refused(ranks: int, pages: int) -> None:
-    with pytest.raises(ValueError, match=r"ranks|pages"):
-        Geometry(SHAPE, ranks, pages)
+def run(group: list[Rank], job: Job) -> list[Report]:
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda rank: rank.prefill(job), group))
 
 
-def test_a_signal_is_heard_once_said_and_for_its_job_only() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        here, there = Board({1: ours}), Board({0: theirs})
-        there.say(7, PREFIX, 2)
-        here.wait(7, PREFIX, 2, [1])
-        assert here.heard(7, PREFIX, 2, 1)
-        assert not here.heard(8, PREFIX, 2, 1)
-        assert not here.heard(7, DONE, 2, 1)
-        here.forget(7)
-        assert not here.heard(7, PREFIX, 2, 1)
-        ours.shutdown(socket.SHUT_RDWR)
+def job(number: int, start: int, **rest: object) -> Job:
+    return Job(number, list(TOKENS), start, list(range(16)), **rest)  # type: ignore[arg-type]  # (a test names its fields)
 
 
-def test_a_peer_that_says_nothing_is_named() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        board = Board({1: ours}, wait_s=0.01)
-        with pytest.raises(PeerGoneError, match=r"no done of layer 3 from ranks \[1\]"):
-            board.wait(1, DONE, 3, [1])
-        ours.shutdown(socket.SHUT_RDWR)
+@pytest.mark.parametrize("late", [0, 1, 2, 3])
+def test_a_late_broadcast_is_awaited_and_every_bit_is_as_unsplit(late: int) -> None:
+    group = ranks()
+    run(group, job(1, 0))
+    reports = run(group, job(2, CACHED, late_layer=late))
+    whole = unsplit(2, (TOKENS, 0), (TOKENS, CACHED))
+    kv = gathered(group[0].geometry, group[0].memory, range(whole.kv.shape[2]))
+    assert np.array_equal(kv, whole.kv)
+    assert [report.token for report in reports] == [None, whole.token]
+    assert late in [layer for report in reports for layer in report.awaited_layers]
+    assert not any(report.unready_layers for report in reports)
 
 
-def test_a_peer_that_is_gone_is_not_waited_for() -> None:
-    ours, theirs = socket.socketpair()
-    with ours:
-        board = Board({1: ours}, wait_s=50)
-        theirs.close()
-        with pytest.raises(PeerGoneError, match="no kv of layer 0"):
-            board.wait(1, KV, 0, [1])
+def test_without_the_wait_the_late_layer_is_read_before_it_is_there() -> None:
+    group = ranks()
+    run(group, job(1, 0))
+    reports = run(group, job(2, CACHED, wait_for_broadcast=False, late_layer=2))
+    assert [report.unready_layers for report in reports][1][-1:] == [2]
+    assert 2 not in reports[0].unready_layers
+
+
+def test_each_rank_keeps_half() -> None:
+    group = ranks()
+    (first, second) = run(group, job(1, 0))
+    assert first.kept_bytes == second.kept_bytes == group[0].memory[0].kept.nbytes
+    assert group[0].memory[0].kept.any()
+    assert group[1].memory[1].kept.shape[0] == 2

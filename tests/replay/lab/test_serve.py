@@ -9,14 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import httpx
 import pytest
 
 from replay.lab.faults import FaultSpecError
+from replay.lab.hicache import Mode as CacheMode
 from replay.lab.serve import Endpoint, Lab, LabError, Options, describe
 from replay.lab.speculation import reference_answer
 from replay.lab.tokenizer import decode
+from service.core.loglines import read
 from tests.replay.lab.labkit import prompt
 
 ROOT = Path(__file__).parents[3]
@@ -209,3 +212,46 @@ def test_options_that_no_worker_could_serve_are_refused(
 ) -> None:
     with pytest.raises(error):
         Options(**wrong)  # type: ignore[arg-type]  # (wrong on purpose)
+
+
+@pytest.mark.e2e
+async def test_a_lab_with_a_cache_says_what_it_had_and_writes_the_engines_log(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    options = Options(
+        prefill=1,
+        decode=1,
+        pages=64,
+        step_ms=1,
+        prefix_cache=True,
+        host_pages=64,
+        hicache=CacheMode.FIXED,
+        drafter="ngram",
+        engine_log=True,
+        log_path=log,
+    )
+    async with Lab(options) as lab, httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        answers = [(await ask(client, lab.prefill[0], lab.decode[0], 1)).json() for _ in range(2)]
+        state = (await client.get(f"{lab.prefill[0].url}/lab/control")).json()
+        drafter = (await client.get(f"{lab.decode[0].url}/lab/control")).json()["drafter"]
+    assert [answer["output_ids"] for answer in answers] == [reference_answer(prompt(1), 128)] * 2
+    first, second = (answer["meta_info"]["cached_tokens"] for answer in answers)
+    assert first == 0 < second
+    assert (state["hicache"], state["device_hit_tokens"], drafter) == ("fixed", second, "ngram")
+    events = [read(line) for line in log.read_text().splitlines()]
+    cached = [event.numbers["cached_tokens"] for event in events if event is not None]
+    assert cached == [0, second]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"drafter": "oracle"}, "oracle"),
+        ({"host_pages": 4}, "prefix cache"),
+        ({"prefix_cache": True, "hicache": CacheMode.FIXED}, "host pages"),
+    ],
+)
+def test_a_cache_that_makes_no_sense_is_refused_before_anything_starts(
+    fields: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(LabError, match=named):
+        Options(**fields)

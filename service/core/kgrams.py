@@ -33,6 +33,8 @@ Flags = NDArray[np.bool_]
 Hashes = NDArray[np.uint64]
 Places = NDArray[np.int64]
 
+SHORT_BYTES: Final = 16
+"""A text changed in every sixth word has no gram of 32 bytes in common with itself, but many of this size."""
 FENCE: Final = b"\0"
 """Between texts that are hashed together; folded text has none."""
 NO_GRAMS: Final[Hashes] = np.empty(0, np.uint64)
@@ -76,34 +78,76 @@ class Hasher:
         """The salt stays out."""
         return "<Hasher>"
 
-    def grams(self, texts: Sequence[bytes], size: int = GRAM_BYTES) -> tuple[Grams, list[bytes]]:
+    def grams(self, texts: Sequence[bytes]) -> tuple[Grams, list[bytes]]:
         """The k-grams of folded texts, and each text normalised.
 
-        The first byte of a text is what stood before it, a blank at its beginning. `size` is in bytes, a
-        multiple of eight.
+        The first byte of a text is what stood before it, a blank at its beginning.
         """
-        data = _collapsed(np.frombuffer(FENCE.join([*texts, b""]), np.uint8))
-        ends = np.flatnonzero(data == FENCE[0])
-        begins = np.concatenate(([0], ends[:-1] + 1))
-        whole = data.tobytes()
-        at = _anchors(data)
-        text = np.searchsorted(ends, at)
-        fits = (at + size <= ends[text]) & (at > begins[text])
-        at, text = at[fits], text[fits]
-        pieces = [whole[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
-        return Grams(self._hashes(whole, at, size), text, at - begins[text]), pieces
+        laid = _Laid(texts)
+        at = laid.anchors(GRAM_BYTES)
+        return laid.grams(at, self._hashes(laid.whole, at, GRAM_BYTES)), laid.pieces()
 
-    def _hashes(self, data: bytes, at: Places, size: int) -> Hashes:
+    def short_grams(self, text: bytes) -> Grams:
+        """The short grams of one text."""
+        laid = _Laid([text])
+        at = laid.anchors(SHORT_BYTES)
+        return laid.grams(at, self._hashes(laid.whole, at, SHORT_BYTES))
+
+    def both(self, texts: Sequence[bytes]) -> tuple[Grams, Grams, list[bytes]]:
+        """The k-grams, and the short grams that they begin with or that find no room to become one."""
+        laid = _Laid(texts)
+        at = laid.anchors(SHORT_BYTES)
+        short = self._hashes(laid.whole, at, SHORT_BYTES)
+        long = laid.fit(at, GRAM_BYTES)
+        rest = self._hashes(laid.whole, at[long], GRAM_BYTES, short[long], SHORT_BYTES)
+        return laid.grams(at[long], rest), laid.grams(at, short), laid.pieces()
+
+    def _hashes(
+        self, data: bytes, at: Places, size: int, begun: Hashes | None = None, done: int = 0
+    ) -> Hashes:
+        """Of `size` bytes from each place; `begun` is what their first `done` bytes gave."""
         if not at.size:
             return NO_GRAMS
         every = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
         words = every[at].view("<u8").reshape(len(at), -1)
-        value: Hashes = np.full(len(at), self._start, np.uint64)
-        for place in range(size // 8):
-            value ^= words[:, place]
-            value *= self._factor
+        value: Hashes = np.full(len(at), self._start, np.uint64) if begun is None else begun
+        for place in range(done // 8, size // 8):
+            value = (value ^ words[:, place]) * self._factor
             value ^= value >> _HALF
         return value
+
+
+class _Laid:
+    """Some texts laid out in a row, normalised."""
+
+    __slots__ = ("_begins", "_data", "_ends", "whole")
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self._data = data = _collapsed(np.frombuffer(FENCE.join([*texts, b""]), np.uint8))
+        self._ends = np.flatnonzero(data == FENCE[0])
+        self._begins = np.concatenate(([0], self._ends[:-1] + 1))
+        self.whole = data.tobytes()
+
+    def anchors(self, size: int) -> Places:
+        """Anchors with so many bytes before their text's end; its first byte is none."""
+        at = _anchors(self._data)
+        begins = (at == 0) | (self._data[at - 1] == FENCE[0])
+        anchors: Places = at[self.fit(at, size) & ~begins]
+        return anchors
+
+    def fit(self, at: Places, size: int) -> Flags:
+        return at + size <= self._ends[self._text(at)]
+
+    def grams(self, at: Places, hashes: Hashes) -> Grams:
+        text = self._text(at)
+        return Grams(hashes, text, at - self._begins[text])
+
+    def pieces(self) -> list[bytes]:
+        bounds = zip(self._begins.tolist(), self._ends.tolist(), strict=True)
+        return [self.whole[begin:end] for begin, end in bounds]
+
+    def _text(self, at: Places) -> Places:
+        return np.searchsorted(self._ends, at)
 
 
 def distinct(values: Hashes) -> Hashes:

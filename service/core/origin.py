@@ -50,7 +50,11 @@ class Voice(Protocol):
         ...
 
     def catch_up(self, now: float) -> None:
-        """Look at once: the answer is over, or under suspicion, or too much waits."""
+        """Look at once: the answer is under suspicion, or too much waits."""
+        ...
+
+    def finish(self, now: float) -> None:
+        """The answer is over: look at what is left, if that may still change something."""
         ...
 
 

@@ -28,6 +28,9 @@ KIN_MAX: Final = 64
 SKETCH: Final = 128
 SAID_CHARS: Final = 64 * 1024
 """Kept of an answer until it is looked at."""
+LONG_BYTES: Final = 1024
+"""The last quarter of a second of a longer answer waits for the tick, where nothing can be taken back anyway:
+a look at one answer alone costs a tenth of a millisecond."""
 ESCAPE_CHARS: Final = 64
 """Of a run of backslashes; more of them are no escape."""
 TAIL_BYTES: Final = 2 * GRAM_BYTES - 1
@@ -55,10 +58,14 @@ class Party:
     __slots__ = (
         "_closest", "_ear", "_shares", "body_grams", "borrowed", "ended_at", "family", "kin", "number", "own",
         "own_short", "question", "ready", "rid", "session", "sketch", "spoken_grams", "suspected", "tenant",
+        "thorough",
     )  # fmt: skip
 
-    def __init__(self, ear: Ear, number: int, rid: str, *, tenant: int = 0, session: int = 0) -> None:
+    def __init__(
+        self, ear: Ear, number: int, rid: str, *, tenant: int = 0, session: int = 0, thorough: bool = True
+    ) -> None:
         self._ear = ear
+        self.thorough = thorough  # its answer is held back, so that a last look may still take it back
         self.sketch = NO_GRAMS
         self._shares: dict[int, float] = {}
         self._closest = 0
@@ -120,11 +127,11 @@ class Party:
 
     def owns(self, grams: Hashes) -> Flags:
         """Which of these stand in its own prompt; the table may have given their slots away."""
-        return _contains(self.own, grams)
+        return contains(self.own, grams)
 
     def owns_short(self, grams: Hashes) -> Flags:
         """The same of short grams, which are in no table."""
-        return _contains(self.own_short, grams)
+        return contains(self.own_short, grams)
 
     def is_kin(self, other: "Party") -> bool:
         """By session, by question, or as noted when the later of the two was read."""
@@ -149,7 +156,7 @@ class Party:
         smaller, larger = sorted((self, other), key=lambda one: one.body_grams)
         reach = min((one.sketch[-1] for one in (self, other) if len(one.sketch) == SKETCH), default=None)
         few = smaller.sketch if reach is None else smaller.sketch[smaller.sketch <= reach]
-        return float(np.mean(_contains(larger.sketch, few))) if len(few) else 0.0
+        return float(np.mean(contains(larger.sketch, few))) if len(few) else 0.0
 
 
 class Speech:
@@ -184,6 +191,10 @@ class Speech:
     def catch_up(self, now: float) -> None:
         if self._said:
             self.party.look_at(self, now)
+
+    def finish(self, now: float) -> None:
+        if self.party.thorough or self.read < LONG_BYTES:
+            self.catch_up(now)
 
     # --- from the index: places are those in what `take` gave ---
 
@@ -220,7 +231,8 @@ class Speech:
         self._tail = looked_at[-TAIL_BYTES:]
 
 
-def _contains(sorted_grams: Hashes, grams: Hashes) -> Flags:
+def contains(sorted_grams: Hashes, grams: Hashes) -> Flags:
+    """Which of these grams are among the sorted ones."""
     if not len(sorted_grams):
         return np.zeros(len(grams), np.bool_)
     at = np.minimum(sorted_grams.searchsorted(grams), len(sorted_grams) - 1)

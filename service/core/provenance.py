@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 
 from service.core.events import RequestFacts
-from service.core.kgrams import NO_GRAMS, Flags, Grams, Hasher, Hashes, distinct, folded
+from service.core.kgrams import NO_GRAMS, SHORT_BYTES, Flags, Grams, Hasher, Hashes, Places, distinct, folded
 from service.core.origin import GRAM_BYTES
-from service.core.party import KIN_SHARE, Party, Speech, is_telling
+from service.core.party import KIN_SHARE, Party, Speech, contains, is_telling
 from service.core.slots import NUMBER_MAX, SPOKEN, SlotTable, holder, is_common, number_of, numbers_of
 
 BITS: Final = 22
@@ -43,9 +43,6 @@ SPOKEN_SHIFT: Final = np.uint64(62)
 time. Whose whole answer is said again is still found, one gram in 24 bytes."""
 ASKED_CHARS: Final = 2048
 KIN_GRAMS: Final = 3
-SHORT_BYTES: Final = 16
-"""What of an answer the own prompt holds in grams of this size is no evidence: a text changed in every sixth
-word has no gram of 32 bytes in common with itself."""
 
 _SPOKEN: Final = np.uint64(SPOKEN)
 
@@ -85,11 +82,17 @@ class Provenance:
 
     # --- on the data loop ---
 
-    def open(self, rid: str, *, tenant: bytes = b"", session: bytes = b"") -> Party:
+    def open(self, rid: str, *, tenant: bytes = b"", session: bytes = b"", thorough: bool = True) -> Party:
         """A request has come; it is judged once its prompt is learnt."""
         self._number = number = self._number % NUMBER_MAX + 1
-        session_name = self._name(tenant, session) if session else 0
-        party = Party(self, number, rid, tenant=self._name(tenant), session=session_name)
+        party = Party(
+            self,
+            number,
+            rid,
+            tenant=self._name(tenant),
+            session=self._name(tenant, session) if session else 0,
+            thorough=thorough,
+        )
         self._parties[number] = party
         self._parties.pop(number - self._recent, None)
         return party
@@ -134,17 +137,15 @@ class Provenance:
         held = self.table.held(grams.hashes)
         speakers = np.array([speech.party.number for speech in batch], np.uint64)[grams.text]
         numbers, common = numbers_of(held), is_common(held)
-        known = common | self._remembered(numbers)
-        theirs = np.flatnonzero(known & ~common & (numbers != speakers))
-        if theirs.size:
-            self._note_hits(batch, texts, grams.at(theirs), held[theirs], now)
+        known, own = common | self._remembered(numbers), ~common & (numbers == speakers)
+        strange = known & ~common & ~own
+        if strange.any():
+            strange[strange] = self._strangers(batch, grams.text[strange], held[strange], now)
+            self._meet(batch, texts, grams, held, strange)
+        explained = known & ~strange & ~(own & (held & _SPOKEN != 0))
         for place, speech in enumerate(batch):
             if speech.hits:
-                mine = common | ((numbers == speakers) & (held & _SPOKEN == 0))
-                speech.explain(grams.place[mine & (grams.text == place)].tolist())
-                short, _ = self._hasher.grams([texts[place]], SHORT_BYTES)
-                own = short.place[speech.party.owns_short(short.hashes)]
-                speech.explain(own.tolist(), SHORT_BYTES)
+                self._explain(speech, texts[place], grams.place[explained & (grams.text == place)])
             speech.go_on(texts[place])
         self._hold(batch, grams, ~known)
 
@@ -154,14 +155,14 @@ class Provenance:
         """Read a prompt; False where there is no room for it."""
         prompt = facts.prompt
         head, tail = facts.preamble_chars, len(prompt) - facts.tools_chars
-        body = self._grams(prompt[head:tail])
-        own = distinct(np.concatenate((body, self._grams(prompt[:head]), self._grams(prompt[tail:]))))
-        short = self._grams(prompt, SHORT_BYTES)
+        (body, *others), short = self._grams(prompt[head:tail], prompt[:head], prompt[tail:])
+        own = distinct(np.concatenate((body, *others)))
         if party.over or self.live_grams + len(own) + len(short) > self._live_most:
             return False
         party.describe(body, question=self._question(prompt[max(tail - facts.asked_chars, 0) : tail]))
-        self._find_kin(party, body)
-        self._claim(party, own)
+        held = self.table.held(own)
+        self._find_kin(party, held[contains(body, own)])
+        self._claim(party, own, held)
         self._learnt += len(own) + len(short)
         party.own, party.own_short, party.ready = own, short, True
         return True
@@ -183,18 +184,26 @@ class Provenance:
         words = (b" ".join(folded(end).split()) for end in ends)
         return self._name(*words, b"%d" % len(asked) if asked else b"")
 
-    def _grams(self, text: str, size: int = GRAM_BYTES) -> Hashes:
-        """All grams of a text, sorted, each once."""
-        found, carry = [NO_GRAMS], b" "
-        for start in range(0, len(text), PIECE_CHARS):
-            grams, (whole,) = self._hasher.grams([carry + folded(text[start : start + PIECE_CHARS])], size)
-            found.append(grams.hashes)
-            carry = whole[-GRAM_BYTES:]
-        return distinct(np.concatenate(found))
+    def _grams(self, *parts: str) -> tuple[list[Hashes], Hashes]:
+        """The grams of each part of a prompt, and the short ones of all together, sorted."""
+        if sum(map(len, parts)) <= PIECE_CHARS:
+            grams, short, _ = self._hasher.both([b" " + folded(part) for part in parts])
+            found = [distinct(grams.hashes[grams.text == place]) for place in range(len(parts))]
+            return found, distinct(short.hashes)
+        found, brief = [], [NO_GRAMS]
+        for part in parts:
+            of_part, carry = [NO_GRAMS], b" "
+            for start in range(0, len(part), PIECE_CHARS):
+                piece = carry + folded(part[start : start + PIECE_CHARS])
+                grams, short, (whole,) = self._hasher.both([piece])
+                of_part.append(grams.hashes)
+                brief.append(short.hashes)
+                carry = whole[-GRAM_BYTES:]
+            found.append(distinct(np.concatenate(of_part)))
+        return found, distinct(np.concatenate(brief))
 
-    def _find_kin(self, party: Party, body: Hashes) -> None:
-        """Note whose turn or sub-agent this is, from whose grams its prompt is made of."""
-        held = self.table.held(body)
+    def _find_kin(self, party: Party, held: Hashes) -> None:
+        """Note whose turn or sub-agent this is, from who holds the grams of its prompt's body."""
         holders, counts = np.unique(held[~is_common(held)], return_counts=True)
         for who, shared in zip(holders.tolist(), counts.tolist(), strict=True):
             other = self._parties.get(number_of(who))
@@ -204,9 +213,8 @@ class Provenance:
             if shared >= KIN_SHARE * min(theirs, party.body_grams):
                 party.join(other, shared)
 
-    def _claim(self, party: Party, own: Hashes) -> None:
+    def _claim(self, party: Party, own: Hashes, held: Hashes) -> None:
         """Hold these grams: alone where nobody or only kin holds them, in common where anybody else does."""
-        held = self.table.held(own)
         common = is_common(held) | self._strange(party, numbers_of(held))
         in_common, alone = holder(party.number, common=True), holder(party.number)
         self.table.put(own, np.where(common, np.uint64(in_common), np.uint64(alone)))
@@ -231,27 +239,34 @@ class Provenance:
         oldest = max(self._number - self._recent, 0)
         return (numbers > np.uint64(oldest)) & (numbers <= np.uint64(self._number))
 
-    def _note_hits(
-        self, batch: Sequence[Speech], texts: Sequence[bytes], grams: Grams, held: Hashes, now: float
-    ) -> None:
-        """Grams that somebody else holds alone are evidence, unless something explains them."""
-        pairs = grams.text.astype(np.uint64) << np.uint64(32) | held
+    def _strangers(self, batch: Sequence[Speech], texts: Places, held: Hashes, now: float) -> Flags:
+        """Which of these grams are held by somebody of whom a speaker should not have them."""
+        pairs = texts.astype(np.uint64) << np.uint64(32) | held
         strange = [
             pair
             for pair in distinct(pairs).tolist()
             if self._speaks(batch[pair >> 32].party, pair & 0xFFFFFFFF, now)
         ]
-        speaks = np.isin(pairs, np.array(strange, np.uint64))
-        excused: list[tuple[Speech, int]] = []
-        for at, (gram, text, place) in enumerate(zip(*(of.tolist() for of in grams), strict=True)):
-            speech, who = batch[text], int(held[at])
-            if not speaks[at] or speech.party.owns(grams.hashes[at : at + 1])[0]:
-                excused.append((speech, place))
+        return np.isin(pairs, np.array(strange, np.uint64))
+
+    def _meet(
+        self, batch: Sequence[Speech], texts: Sequence[bytes], grams: Grams, held: Hashes, strange: Flags
+    ) -> None:
+        """Note the grams that speak against somebody; what its own prompt has is taken from `strange`."""
+        for at in np.flatnonzero(strange).tolist():
+            text, place, who = int(grams.text[at]), int(grams.place[at]), int(held[at])
+            speech = batch[text]
+            if speech.party.owns(grams.hashes[at : at + 1])[0]:
+                strange[at] = False
             elif is_telling(texts[text][place : place + GRAM_BYTES]):
-                speech.meet(self._parties[number_of(who)], gram, place, spoken=bool(who & SPOKEN))
-        for speech, place in excused:
-            if speech.hits:
-                speech.explain((place,))
+                other = self._parties[number_of(who)]
+                speech.meet(other, int(grams.hashes[at]), place, spoken=bool(who & SPOKEN))
+
+    def _explain(self, speech: Speech, text: bytes, places: Places) -> None:
+        """Note what of this text is the speaker's to say."""
+        speech.explain(places.tolist())
+        short = self._hasher.short_grams(text)
+        speech.explain(short.place[speech.party.owns_short(short.hashes)].tolist(), SHORT_BYTES)
 
     def _speaks(self, party: Party, who: int, now: float) -> bool:
         """Whether what this holder has speaks against the party."""

@@ -97,7 +97,7 @@ class Guard(Relay):
         rid = facts.rid or new_rid()
         self._enrolled: Enrolled | None = None
         if means.origins is not None:
-            self._enrolled = means.origins.enrol(rid, facts, request.headers)
+            self._enrolled = means.origins.enrol(rid, facts, request.headers, thorough=route.holds)
             facts = self._enrolled.facts
         self._facts, self._theirs, self.route = facts, dialect, route
         self._head = OWN_HEAD

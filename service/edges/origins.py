@@ -80,12 +80,13 @@ class Origins:
 
     # --- on the data loop ---
 
-    def enrol(self, rid: str, facts: RequestFacts, headers: Headers) -> Enrolled:
+    def enrol(self, rid: str, facts: RequestFacts, headers: Headers, *, thorough: bool = True) -> Enrolled:
         """A request has come. Its facts lead to its place in the index, unless it reads what we cannot."""
         party = self.index.open(
             rid,
             tenant=value_of(headers, self._tenant) or b"",
             session=value_of(headers, self._session) or b"",
+            thorough=thorough,
         )
         enrolled = Enrolled(party, facts)
         if len(facts.prompt) <= AT_ONCE_CHARS:

@@ -85,8 +85,10 @@ class Crosstalk:
             return None
         if look.text:
             voice.hear(look.text)
-        if look.ended or voice.hits or voice.chars > WAITING_CHARS:
+        if voice.hits or voice.chars > WAITING_CHARS:
             voice.catch_up(look.at)
+        elif look.ended:
+            voice.finish(look.at)
         if not voice.hits or (voice.read == state.read and not look.ended):
             return None
         state.read = voice.read

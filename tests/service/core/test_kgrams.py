@@ -70,8 +70,19 @@ def test_texts_hashed_together_are_as_hashed_alone() -> None:
 def test_short_grams_are_found_where_long_ones_are_broken() -> None:
     changed = PASSAGE.replace("station", "harbour").replace("coast", "plain").replace("leaves", "passes")
     assert not set(grams(changed)) & set(grams(PASSAGE))
-    short, other = (HASHER.grams([b" " + folded(text)], 16)[0].hashes for text in (changed, PASSAGE))
+    short, other = (HASHER.short_grams(b" " + folded(text)).hashes for text in (changed, PASSAGE))
     assert np.isin(short, other).any()
+
+
+def test_both_sizes_in_one_pass_are_as_each_alone() -> None:
+    texts = [b" " + folded(text) for text in (PASSAGE, "short", "清晨的市场里已经有不少人" * 4, "")]
+    long, short, wholes = HASHER.both(texts)
+    alone, pieces = HASHER.grams(texts)
+    assert wholes == pieces
+    assert long.hashes.tolist() == alone.hashes.tolist()
+    assert long.place.tolist() == alone.place.tolist()
+    each = [HASHER.short_grams(text).hashes for text in texts]
+    assert short.hashes.tolist() == np.concatenate(each).tolist()
 
 
 def test_another_salt_gives_other_fingerprints() -> None:

@@ -127,6 +127,21 @@ def test_an_answer_is_listed_once_however_often_it_speaks() -> None:
     assert ear.listed == [speech]
 
 
+def test_the_end_of_a_long_answer_waits_for_the_tick_where_nothing_is_held() -> None:
+    def left(words: int, *, thorough: bool) -> int:
+        one = Party(Ear(), 1, "r1", thorough=thorough)
+        one.ready = True
+        speech = one.speak()
+        speech.hear("word " * words)
+        speech.catch_up(0.0)
+        speech.hear("the end")
+        speech.finish(0.0)
+        return speech.chars
+
+    assert left(1000, thorough=True) == left(100, thorough=False) == 0
+    assert left(1000, thorough=False) == len("the end")
+
+
 def test_what_waits_is_bounded() -> None:
     speech = party().speak()
     for _ in range(40):

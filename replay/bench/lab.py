@@ -11,7 +11,8 @@ pass in which norms, softmax, rotation, paging and Python cost nothing.
     draft      one token through the draft model
     step       a whole decode step: k draft passes and the verify pass
 
-One thread, best of the rounds, yardstick and pass in turn, so that a busy neighbour meets both.
+One thread; yardstick and pass in turn, so that a busy neighbour meets both. A share is the median of the
+rounds' own ratios, times are the best of the rounds.
 `sgemm_gflops` is the machine's speed on a square of 512, for comparison with other machines.
 """
 
@@ -23,6 +24,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from replay.lab.model import Floats, Shape, TinyLM
 from replay.lab.speculation import DRAFT_TOKENS, load_models, pages_needed
@@ -30,11 +32,12 @@ from replay.lab.tokenizer import FIXED, VOCABULARY_SIZE
 
 PROMPT_TOKENS = 180
 SQUARE = 512
-ROUNDS = 15
-REPEAT_S = 0.02
+ROUNDS = 41
+REPEAT_S = 0.01
 """How long one timing lasts: long beside the clock, short beside a neighbour's turn."""
 
 Act = Callable[[], object]
+Times = NDArray[np.float64]
 
 
 def multiplications(shape: Shape, rows: int, length: int) -> tuple[Act, float]:
@@ -64,16 +67,16 @@ def multiplications(shape: Shape, rows: int, length: int) -> tuple[Act, float]:
     return multiply, float(flops)
 
 
-def best_s(acts: Sequence[Act], rounds: int) -> list[float]:
-    """Time each act, in turn, round by round; the best of each."""
+def times_s(acts: Sequence[Act], rounds: int) -> Times:
+    """Time each act, in turn, round by round: [round, act]."""
     counts = [max(1, int(REPEAT_S / _once(act))) for act in acts]
-    found = [float("inf")] * len(acts)
-    for _ in range(rounds):
+    found = np.zeros((rounds, len(acts)))
+    for row in found:
         for at, (act, count) in enumerate(zip(acts, counts, strict=True)):
             began = perf_counter()
             for _ in range(count):
                 act()
-            found[at] = min(found[at], (perf_counter() - began) / count)
+            row[at] = (perf_counter() - began) / count
     return found
 
 
@@ -97,9 +100,10 @@ def passes(model: TinyLM, rows: int, length: int) -> Act:
 def share(model: TinyLM, rows: int, length: int, rounds: int) -> dict[str, float]:
     """Measure one pass against its multiplications."""
     yardstick, flops = multiplications(model.shape, rows, length)
-    multiplied_s, passed_s = best_s([yardstick, passes(model, rows, length)], rounds)
+    times = times_s([yardstick, passes(model, rows, length)], rounds)
+    multiplied_s, passed_s = times.min(axis=0).tolist()
     return {
-        "share": multiplied_s / passed_s,
+        "share": float(np.median(times[:, 0] / times[:, 1])),
         "ms": passed_s * 1e3,
         "gflops": flops / passed_s / 1e9,
         "matmul_ms": multiplied_s * 1e3,
@@ -110,23 +114,18 @@ def measure(rounds: int = ROUNDS) -> dict[str, Any]:
     """Measure all passes."""
     target, draft = load_models()
     square = np.random.default_rng(0).standard_normal((SQUARE, SQUARE), np.float32)
-    (square_s,) = best_s([lambda: square @ square], rounds)
+    square_s = float(times_s([lambda: square @ square], rounds).min())
     length = PROMPT_TOKENS + DRAFT_TOKENS + 1
     prefill = share(target, PROMPT_TOKENS, PROMPT_TOKENS, rounds)
     verify = share(target, DRAFT_TOKENS + 1, length, rounds)
     drafted = share(draft, 1, length, rounds)
     step_ms = verify["ms"] + DRAFT_TOKENS * drafted["ms"]
-    matmul_ms = verify["matmul_ms"] + DRAFT_TOKENS * drafted["matmul_ms"]
+    share_ms = verify["share"] * verify["ms"] + DRAFT_TOKENS * drafted["share"] * drafted["ms"]
     rows = {"prefill": prefill, "verify": verify, "draft": drafted}
     return {
         "sgemm_gflops": round(2 * SQUARE**3 / square_s / 1e9, 1),
-        **{
-            f"{name}_{key}": round(value, 4)
-            for name, row in rows.items()
-            for key, value in row.items()
-            if key != "matmul_ms"
-        },
-        "step_share": round(matmul_ms / step_ms, 4),
+        **{f"{name}_{key}": round(value, 4) for name, row in rows.items() for key, value in row.items()},
+        "step_share": round(share_ms / step_ms, 4),
         "step_ms": round(step_ms, 4),
         "threads": int(os.environ.get("OPENBLAS_NUM_THREADS", "0")),
         "rounds": rounds,

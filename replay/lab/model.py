@@ -17,6 +17,7 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -187,7 +188,7 @@ class TinyLM:
         whatever else writes them.
         """
         _check_room(start, len(tokens), pages)
-        store = _Slots(pool, pages, start, len(tokens))
+        store = _slots(pool, pages, start, len(tokens))
         return self.forward_in(tokens, start, store, last_only=last_only, before=before)
 
     def forward_in(
@@ -200,16 +201,14 @@ class TinyLM:
         before: Callable[[int], None] | None = None,
     ) -> Floats:
         """Do what forward() does with KV that lies in a store of the caller's."""
-        end = len(tokens)
         ids = np.asarray(tokens, np.intp)
-        future = None if end - start == 1 else np.arange(end) > np.arange(start, end)[:, None]
         x = self._embedded[ids[start:]]
         with np.errstate(all="ignore"):
             for at, layer in enumerate(self._layers):
                 if before is not None:
                     before(at)
                 self._inject(x, at, ids, start)
-                mixed = self._attend(_normed(x) @ layer.qkv, start, store.of_layer(at), future)
+                mixed = self._attend(_normed(x) @ layer.qkv, start, store.of_layer(at))
                 x += mixed @ layer.out
                 hidden = _normed(x) @ layer.up
                 np.maximum(hidden, 0, out=hidden)
@@ -225,7 +224,7 @@ class TinyLM:
         if at == self.shape.second_at:
             x += _shifted(self._second, ids, start, 2)
 
-    def _attend(self, qkv: Floats, start: int, layer: "LayerKV", future: NDArray[np.bool_] | None) -> Floats:
+    def _attend(self, qkv: Floats, start: int, layer: "LayerKV") -> Floats:
         """Write this layer's keys and values, then read all of the request's from its pages."""
         places = len(qkv)
         qkv = qkv.reshape(places, 3, self.shape.heads, self.shape.head_dim)
@@ -233,8 +232,8 @@ class TinyLM:
         layer.write(qkv[:, 1], qkv[:, 2])
         keys, values = layer.read()
         scores = np.matmul(qkv[:, 0].transpose(1, 0, 2), keys.transpose(1, 2, 0))
-        if future is not None:
-            np.copyto(scores, -np.inf, where=future)
+        if places > 1:
+            np.copyto(scores[..., start + 1 :], -np.inf, where=_future(places))
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
@@ -270,43 +269,80 @@ class KVStore(Protocol):
         """Return one layer of it."""
 
 
-class _Slots:
-    """Where one request's places lie in the pool."""
+def _slots(pool: Floats, pages: Sequence[int], start: int, end: int) -> KVStore:
+    """Return one request's places in the pool; neighbouring pages are one stretch of rows."""
+    used = list(pages[: -(-end // PAGE_TOKENS)])
+    if used == list(range(used[0], used[0] + len(used))):
+        return _Stretch(pool.reshape(*pool.shape[:2], -1, *pool.shape[4:]), used[0] * PAGE_TOKENS, start, end)
+    return _Pages(pool, np.array(used), start, end)
+
+
+class _Stretch:
+    """Places in neighbouring pages: written and read where they lie."""
+
+    __slots__ = ("end", "first", "rows", "start")
+
+    def __init__(self, rows: Floats, first: int, start: int, end: int) -> None:
+        self.rows, self.first, self.start, self.end = rows, first, first + start, first + end
+
+    def of_layer(self, layer: int) -> "_StretchLayer":
+        return _StretchLayer(self, self.rows[layer])
+
+
+class _StretchLayer:
+    """One layer of them: rows[k or v, row, head, head_dim]."""
+
+    __slots__ = ("rows", "stretch")
+
+    def __init__(self, stretch: _Stretch, rows: Floats) -> None:
+        self.stretch, self.rows = stretch, rows
+
+    def write(self, keys: Floats, values: Floats) -> None:
+        start, end = self.stretch.start, self.stretch.end
+        self.rows[0, start:end] = keys
+        self.rows[1, start:end] = values
+
+    def read(self) -> tuple[Floats, Floats]:
+        first, end = self.stretch.first, self.stretch.end
+        return self.rows[0, first:end], self.rows[1, first:end]
+
+
+class _Pages:
+    """Places in pages that lie anywhere: gathered to be read."""
 
     __slots__ = ("at", "end", "pages", "pool")
 
-    def __init__(self, pool: Floats, pages: Sequence[int], start: int, end: int) -> None:
-        self.pool, self.end = pool, end
-        used = np.asarray(pages[: -(-end // PAGE_TOKENS)], np.intp)
+    def __init__(self, pool: Floats, pages: NDArray[np.intp], start: int, end: int) -> None:
+        self.pool, self.pages, self.end = pool, pages, end
         places = np.arange(start, end)
-        self.at = (used[places // PAGE_TOKENS], places % PAGE_TOKENS)
-        first = int(used[0])
-        in_a_row = np.array_equal(used, np.arange(first, first + len(used)))
-        self.pages: slice | NDArray[np.intp] = slice(first, first + len(used)) if in_a_row else used
-        """Neighbouring pages are read where they lie; others are gathered."""
+        self.at = (pages[places // PAGE_TOKENS], places % PAGE_TOKENS)
 
-    def of_layer(self, layer: int) -> "_LayerSlots":
-        return _LayerSlots(self, layer)
+    def of_layer(self, layer: int) -> "_PagesLayer":
+        return _PagesLayer(self, self.pool[layer])
 
 
-class _LayerSlots:
-    """One layer of a request's slots."""
+class _PagesLayer:
+    """One layer of them: pool[k or v, page, row, head, head_dim]."""
 
-    __slots__ = ("layer", "slots")
+    __slots__ = ("pages", "pool")
 
-    def __init__(self, slots: _Slots, layer: int) -> None:
-        self.slots, self.layer = slots, layer
+    def __init__(self, pages: _Pages, pool: Floats) -> None:
+        self.pages, self.pool = pages, pool
 
     def write(self, keys: Floats, values: Floats) -> None:
-        pool, at = self.slots.pool[self.layer], self.slots.at
-        pool[0][at] = keys
-        pool[1][at] = values
+        self.pool[0][self.pages.at] = keys
+        self.pool[1][self.pages.at] = values
 
     def read(self) -> tuple[Floats, Floats]:
-        """Return [place, head, head_dim] of keys and of values."""
-        both = self.slots.pool[self.layer][:, self.slots.pages]
-        keys, values = both.reshape(2, -1, *both.shape[3:])[:, : self.slots.end]
+        both = self.pool[:, self.pages.pages]
+        keys, values = both.reshape(2, -1, *both.shape[3:])[:, : self.pages.end]
         return keys, values
+
+
+@lru_cache(maxsize=64)
+def _future(places: int) -> NDArray[np.bool_]:
+    """Which of the new places after the first lie behind each of the new places."""
+    return np.arange(1, places) > np.arange(places)[:, None]
 
 
 def _check_room(start: int, end: int, pages: Sequence[int]) -> None:

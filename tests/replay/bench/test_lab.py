@@ -1,6 +1,6 @@
 """The lab bench counts the right multiplications and tells shares of a speed measured beside them."""
 
-from replay.bench.lab import best_s, measure, multiplications
+from replay.bench.lab import measure, multiplications, times_s
 from replay.lab.model import Shape
 
 SHAPE = Shape(layers=2, width=8, heads=2, hidden=16, previous_at=0, second_at=1, second_width=0)
@@ -13,9 +13,11 @@ def test_the_operations_of_a_pass_are_counted() -> None:
     assert flops == weights + attention + 2 * 3 * 8 * 512
 
 
-def test_the_best_time_is_that_of_the_act_itself() -> None:
-    quick, slow = best_s([lambda: None, lambda: sum(range(20_000))], rounds=2)
-    assert 0 < quick < slow
+def test_each_round_times_every_act() -> None:
+    times = times_s([lambda: None, lambda: sum(range(20_000))], rounds=2)
+    assert times.shape == (2, 2)
+    assert (times[:, 0] > 0).all()
+    assert (times[:, 0] < times[:, 1]).all()
 
 
 def test_shares_are_shares() -> None:

@@ -100,6 +100,7 @@ def judgement_of(judgement: Judgement) -> dict[str, Any]:
         "onset_token": known(judgement.onset_token),
         "unit": judgement.unit,
         "choice": judgement.choice,
+        "foreign": judgement.foreign,
     }
 
 
@@ -112,6 +113,7 @@ def finding_of(finding: Finding) -> dict[str, Any]:
         "at_token": known(finding.at_token),
         "onset_token": known(finding.onset_token),
         "unit": finding.unit,
+        "foreign": finding.foreign,
     }
 
 

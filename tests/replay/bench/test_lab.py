@@ -20,9 +20,9 @@ def test_each_round_times_every_act() -> None:
     assert (times[:, 0] < times[:, 1]).all()
 
 
-def test_shares_are_shares() -> None:
+def test_a_steps_share_lies_between_those_of_its_parts() -> None:
     figures = measure(rounds=1)
-    for name in ("prefill", "verify", "draft", "step"):
-        assert 0.02 < figures[f"{name}_share"] < 1.2
-    assert figures["prefill_share"] > figures["draft_share"]
-    assert figures["sgemm_gflops"] > 1
+    parts = sorted((figures["verify_share"], figures["draft_share"]))
+    assert 0 < parts[0] <= figures["step_share"] <= parts[1]
+    assert figures["prefill_share"] > 0
+    assert figures["step_ms"] > figures["verify_ms"]

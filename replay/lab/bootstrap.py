@@ -42,6 +42,9 @@ class Announce(msgspec.Struct, frozen=True, tag_field="op", tag="announce"):
     pool: str
     pages: list[int]
     prompt_tokens: int
+    segment: str = ""
+    """The pool's name for the transfer engine that is to write, and where it begins there."""
+    base: int = 0
 
 
 class Abort(msgspec.Struct, frozen=True, tag_field="op", tag="abort"):

@@ -25,6 +25,7 @@ from replay.lab.bootstrap import Announce, Done, KVReceiver, KVTransferError, Ti
 from replay.lab.exposition import Metrics
 from replay.lab.intake import Submission
 from replay.lab.kvpool import KVPool, Marks, Slot, mark_of, pages_for
+from replay.lab.mooncake import Mooncake
 from replay.lab.slot import Lease, Move, Race, State
 
 MAX_LOST = 4096
@@ -77,6 +78,8 @@ class Handovers:
         self.race = Race.FIXED
         self.timeouts = timeouts
         self.late_writes = 0
+        self.mooncake: Mooncake | None = None
+        """What the pool is registered with; without it prefill copies through its own mapping."""
         self._name = name
         self._pool = pool
         self._slots = slots
@@ -109,7 +112,15 @@ class Handovers:
         pair = asked.bootstrap
         if pair is None:
             raise KVTransferError(0, "no bootstrap room")
-        announce = Announce(pair.room, asked.rid, self._name, list(slot.pages), len(asked.prompt))
+        announce = Announce(
+            pair.room,
+            asked.rid,
+            self._name,
+            list(slot.pages),
+            len(asked.prompt),
+            segment=self.mooncake.segment if self.mooncake else "",
+            base=self.mooncake.base if self.mooncake else 0,
+        )
         return Tenancy(asked, slot, Lease(self.race), KVReceiver(pair.host, pair.port, announce))
 
     async def receive(self, tenancy: Tenancy) -> Done:

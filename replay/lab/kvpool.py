@@ -100,6 +100,11 @@ class KVPool:
         self.draft: Floats = floats[split:].reshape(shape.draft_axes)
         self.writers: Marks = marks.reshape(shape.marks_axes)
 
+    @property
+    def address(self) -> int:
+        """Where the pool begins in this process."""
+        return int(self.target.ctypes.data)
+
     def __repr__(self) -> str:
         """Name size and shape."""
         return f"<KVPool {self.shape.pages} pages, {self.shape.size_bytes >> 20} MiB>"

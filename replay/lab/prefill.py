@@ -30,8 +30,9 @@ from replay.lab.ledger import sampling_rng
 from replay.lab.load import PrefillTime
 from replay.lab.loglines import EngineLog, PoolUse
 from replay.lab.model import TinyLM
+from replay.lab.mooncake import Mooncake, Peer
 from replay.lab.scheduler import Aborted, Cached, Generation, LiveRequests, Phase, wall_s
-from replay.lab.transfer import Flight, Gate, Route, Side, open_gate, write_prompt
+from replay.lab.transfer import Carry, Flight, Gate, Route, Side, TransferError, open_gate, write_prompt
 
 MAX_BACKLOG_S = 3600.0
 """Work that somebody may put into the queue at a time."""
@@ -78,6 +79,7 @@ class PrefillWorker:
         self.metrics = Metrics(self.mode, pool.shape.pages)
         self.gate: Gate = open_gate
         self.flight: Flight | None = None
+        self.mooncake: Mooncake | None = None
         self._service = Service()
         self._going = asyncio.Event()
         self._going.set()
@@ -178,7 +180,7 @@ class PrefillWorker:
             alloc_s = monotonic() - announced
             first = await self._take_turn(generation, lease, announced)
             writing = monotonic()
-            size_bytes = await self._write(generation, lease.slot, peer)
+            size_bytes = await self._write(generation, lease.slot, peer, self._carry(announce))
         finally:
             self.cache.give(lease)
         self.metrics.transferred(Transfer(announced - began, alloc_s, monotonic() - writing, size_bytes))
@@ -225,12 +227,23 @@ class PrefillWorker:
         generation.stamps.prefill_finished_wall = wall_s()
         return first
 
-    async def _write(self, generation: Generation, slot: Slot, peer: Side) -> int:
+    def _carry(self, announce: Announce) -> Carry | None:
+        """Who copies: the transfer engine that decode has registered its pool with, or we ourselves."""
+        mooncake = self.mooncake
+        if (mooncake is None) != (not announce.segment):
+            raise KVTransferError(announce.room, "prefill and decode disagree about the transfer engine")
+        if mooncake is None:
+            return None
+        return mooncake.carry(Peer(announce.segment, announce.base, self._peers[announce.pool]))
+
+    async def _write(self, generation: Generation, slot: Slot, peer: Side, carry: Carry | None) -> int:
         generation.phase = Phase.TRANSFER
         room = _room(generation)
-        route = Route(room, Side(self._pool, slot.pages), peer, self.gate, self._flight())
+        route = Route(room, Side(self._pool, slot.pages), peer, self.gate, self._flight(), carry)
         try:
             return await write_prompt(route, len(generation.asked.prompt))
+        except TransferError as error:
+            raise KVTransferError(room, str(error)) from None
         except (ValueError, IndexError) as error:
             raise KVTransferError(room, f"decode announced pages that do not fit: {error}") from None
 

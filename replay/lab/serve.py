@@ -34,7 +34,7 @@ from replay.lab.intake import CONTEXT_TOKENS
 from replay.lab.kvpool import PoolShape, make_memory
 from replay.lab.model import WeightsError
 from replay.lab.speculation import load_models, pages_needed
-from replay.lab.worker import Mode, Spec
+from replay.lab.worker import Mode, Spec, Transfer
 
 HOST = "127.0.0.1"
 """The lab speaks without authentication and lets anybody corrupt it: it never leaves the loopback."""
@@ -71,6 +71,7 @@ class Options:
     """First of consecutive ports: prefill workers, decode workers, bootstrap servers. None: free ones."""
     pages: int = DEFAULT_PAGES
     timeouts: Timeouts = field(default_factory=Timeouts)
+    transfer: Transfer = "shm"
     prefix_cache: bool = False
     host_pages: int = 0
     """Pages of the host tier under each prefill pool; 0: none."""
@@ -249,6 +250,7 @@ class Lab:
             seed=options.seed,
             step_ms=options.step_ms,
             timeouts=options.timeouts,
+            transfer=options.transfer,
             prefix_cache=options.prefix_cache,
             host_pages=options.host_pages,
             hicache=options.hicache,

@@ -19,15 +19,23 @@ Cost: a copy of 4.5 KiB a token; about 0.1 ms for a prompt of 128 tokens, the aw
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeVar
 
 from replay.lab.kvpool import KVPool, mark_of, pages_for
 from replay.lab.model import Floats
 
+T = TypeVar("T")
+
+
+class TransferError(RuntimeError):
+    """The transfer engine's: it did not write."""
+
+
 Gate = Callable[[int, str, int], Awaitable[None]]
 """Awaited before each write with (room, "target" | "draft", layer)."""
+
+Carry = Callable[["Layer", Sequence[int], Sequence[int]], Coroutine[Any, Any, int]]
+"""Copies pages of a layer into pages of the other side; anything but 0 is the engine's failure."""
 
 Flight = Callable[[int, str, int], Coroutine[Any, Any, None]]
 """The same for a write that nothing can call back."""
@@ -60,13 +68,17 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whose KV goes where, and what stands in its way. `flight` None: a write lands at once."""
+    """Whose KV goes where, and what stands in its way.
+
+    `flight` None: a write lands at once. `carry` None: by a copy between the two mappings.
+    """
 
     room: int
     source: Side
     destination: Side
     gate: Gate = open_gate
     flight: Flight | None = None
+    carry: Carry | None = None
 
     def layers(self) -> Iterator[Layer]:
         """Yield the layers in the order in which they are written."""
@@ -85,24 +97,34 @@ async def write_prompt(route: Route, prompt_tokens: int) -> int:
     count = pages_for(prompt_tokens)
     if count > min(len(source.pages), len(destination.pages)):
         raise ValueError(f"{count} pages to copy, {len(source.pages)} -> {len(destination.pages)} given")
-    read, write = np.array(source.pages[:count]), np.array(destination.pages[:count])
+    read, write = source.pages[:count], destination.pages[:count]
     written_bytes = 0
     for layer in route.layers():
         await route.gate(route.room, layer.model, layer.number)
-        recalled = route.flight is not None and await _rode(
-            route.flight(route.room, layer.model, layer.number)
-        )
-        destination.pool.writers[layer.mark, write] = mark_of(route.room)
-        block = layer.ours[:, read]
-        layer.theirs[:, write] = block
-        written_bytes += block.nbytes
+        recalled = await _land(route, layer, read, write)
+        written_bytes += count * layer.ours[:, 0].nbytes
         if recalled:
             raise asyncio.CancelledError
     return written_bytes
 
 
-async def _rode(flight: Coroutine[Any, Any, None]) -> bool:
-    """Wait a flight out, and tell whether somebody tried to cancel it."""
+async def _land(route: Route, layer: Layer, read: Sequence[int], write: Sequence[int]) -> bool:
+    """Write one layer; tell whether somebody tried to cancel it meanwhile."""
+    recalled = False
+    if route.flight is not None:
+        recalled, _ = await _rode(route.flight(route.room, layer.model, layer.number))
+    route.destination.pool.writers[layer.mark, list(write)] = mark_of(route.room)
+    if route.carry is None:
+        layer.theirs[:, list(write)] = layer.ours[:, list(read)]
+        return recalled
+    again, failed = await _rode(route.carry(layer, read, write))
+    if failed:
+        raise TransferError(f"the transfer engine failed ({failed})")
+    return recalled or again
+
+
+async def _rode(flight: Coroutine[Any, Any, T]) -> tuple[bool, T]:
+    """Wait a flight out; return whether somebody tried to cancel it, and what it brought."""
     recalled = False
     async with asyncio.TaskGroup() as tasks:
         flying = tasks.create_task(flight, name="flight")
@@ -111,4 +133,4 @@ async def _rode(flight: Coroutine[Any, Any, None]) -> bool:
                 await asyncio.wait((flying,))
             except asyncio.CancelledError:
                 recalled = True
-    return recalled
+    return recalled, flying.result()

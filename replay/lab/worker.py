@@ -27,6 +27,7 @@ from replay.lab.hicache import Mode as CacheMode
 from replay.lab.kvpool import KVPool, PoolShape
 from replay.lab.loglines import EngineLog
 from replay.lab.model import TinyLM, WeightsError
+from replay.lab.mooncake import Mooncake, MooncakeError
 from replay.lab.prefill import PrefillWorker
 from replay.lab.scheduler import Generation
 from replay.lab.speculation import load_models
@@ -35,6 +36,9 @@ KEEP_ALIVE_S = 75
 """Idle connections outlive a router's pool: the race between the two closing is not this lab's subject."""
 
 Mode = Literal["prefill", "decode"]
+
+Transfer = Literal["shm", "mooncake"]
+"""How KV gets from prefill to decode: a copy into the shared memory, or Mooncake over TCP."""
 
 GOODBYE_S = 1
 """Streams that are open at the end get this long to finish with an abort."""
@@ -56,6 +60,7 @@ class Spec(msgspec.Struct, frozen=True):
     seed: int = 0
     step_ms: float = 0.0
     timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
+    transfer: Transfer = "shm"
     prefix_cache: bool = False
     host_pages: int = 0
     hicache: CacheMode = CacheMode.OFF
@@ -78,10 +83,10 @@ def main(arguments: list[str]) -> None:
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # (the library has no types here)
     try:
         models = load_models()
-    except WeightsError as error:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work(spec, models))
+    except (WeightsError, MooncakeError) as error:
         fail(f"{spec.name}: {error}")
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work(spec, models))
 
 
 def fail(text: str) -> NoReturn:
@@ -125,12 +130,16 @@ def _build(
         )
         decode.pace = Pace(spec.step_ms)
         decode.drafter = spec.drafter
+        if spec.transfer == "mooncake":
+            decode.handovers.mooncake = Mooncake(pools[spec.name])
         decode.log = log
         return decode, decode.run
     rooms = BootstrapServer(spec.timeouts)
     own = pools.pop(spec.name)
     prefill = PrefillWorker(models, own, pools, rooms)
     prefill.log = log
+    if spec.transfer == "mooncake":
+        prefill.mooncake = Mooncake(own)
     if spec.prefix_cache:
         prefill.use_cache(spec.host_pages, spec.hicache)
     return prefill, lambda: _serve_bootstrap(spec, rooms)

@@ -198,7 +198,7 @@ async def run_with_held_writes(seed: int) -> list[tuple[str, str | None, bool | 
     rng = np.random.default_rng(seed)
     told = []
     async with racing(Race.UNFIXED, waiting_s=0.03) as (pair, holds):
-        for number in range(4):
+        for number in range(3):
             pair.decode.handovers.timeouts = replace(pair.decode.handovers.timeouts, waiting_s=0.03)
             is_late = bool(rng.random() < 0.6)
             writer = None
@@ -215,7 +215,10 @@ async def run_with_held_writes(seed: int) -> list[tuple[str, str | None, bool | 
     return told
 
 
-async def test_a_seeded_run_has_the_same_victims_every_time() -> None:
-    first, second = await run_with_held_writes(5), await run_with_held_writes(5)
-    assert first == second
-    assert [kind for kind, _, _ in first] == ["0 none", "1 late_write", "2 late_write", "3 late_write"]
+async def test_a_seeded_run_has_the_same_victims_on_every_machine() -> None:
+    told = await run_with_held_writes(5)
+    assert told == [
+        ("0 none", "length", None),
+        ("1 late_write", "length", True),
+        ("2 late_write", "length", True),
+    ]

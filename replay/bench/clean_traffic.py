@@ -130,7 +130,6 @@ class World:
             prompt=prompt,
             tools=True,
             preamble_chars=len(application.system) + 1,
-            asked_chars=len(history[-1]),
             tools_chars=len(application.tools) + 1,
         )
         return Request(f"tenant-{tenant}", name, facts, self._answer(history))

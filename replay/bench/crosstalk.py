@@ -197,7 +197,7 @@ def _judged(text: str, prompts: Sequence[str], seed: int) -> Judgement:
     """Judge an answer among live requests, of which the last is its own and the last but one the donor."""
     bench = Bench(seed, bits=16)
     for place, prompt in enumerate(prompts):
-        facts = RequestFacts(dialect="sglang_generate", prompt=prompt, asked_chars=len(prompt))
+        facts = RequestFacts(dialect="sglang_generate", prompt=prompt)
         rid = "donor" if place == len(prompts) - 2 else f"r{place}"
         party, facts = bench.enter(facts, rid, f"tenant-{place}")
     stream = Stream(facts, party, events(text, bench.rng))

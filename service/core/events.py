@@ -93,7 +93,6 @@ class RequestFacts(msgspec.Struct, frozen=True):
     wants_json: bool = False  # response_format asks for JSON
     tools: bool = False
     preamble_chars: int = 0  # of `prompt`, in front: system messages, which many sessions have in common
-    asked_chars: int = 0  # of `prompt`, at its end or before the tools: the last message
     tools_chars: int = 0  # of `prompt`, at its end: the tools that may be called
     sealed: bool = False  # the model reads more than `prompt` shows: images, token ids
     origin: Origin | None = None  # the request in the index of who said what; None where there is none

@@ -2,8 +2,8 @@
 
 Requests are kin that
 
-    name the same session (a header), or ask the same last message (client retries, parallel candidates),
-    have half of the smaller prompt in common, system messages and tools left out (the turns of a session),
+    name the same session (a header), or have the same prompt (client retries, parallel candidates),
+    have half of the smaller prompt in common (the turns of a session; system messages and tools left out),
     or of which one has read what the other wrote: half of that answer, or of its own prompt (sub-agents).
 
 Kinship is pairwise, and inherited one by one from whom a prompt continues; chained, one file that everybody
@@ -56,9 +56,9 @@ class Party:
     """One client's request, through all its generations."""
 
     __slots__ = (
-        "_closest", "_ear", "_shares", "body_grams", "borrowed", "ended_at", "family", "kin", "number", "own",
-        "own_short", "question", "ready", "rid", "session", "sketch", "spoken_grams", "suspected", "tenant",
-        "thorough",
+        "_closest", "_ear", "_shares", "body_grams", "body_name", "borrowed", "ended_at", "family", "kin",
+        "number", "own", "own_short", "ready", "rid", "session", "sketch", "spoken_grams", "suspected",
+        "tenant", "thorough",
     )  # fmt: skip
 
     def __init__(
@@ -74,8 +74,7 @@ class Party:
         self.ready = False  # its prompt has been read
         self.own: Hashes = NO_GRAMS  # grams of its prompt while it lives
         self.own_short: Hashes = NO_GRAMS
-        self.body_grams = self.spoken_grams = 0
-        self.question = 0
+        self.body_grams = self.spoken_grams = self.body_name = 0
         self.kin: set[int] = set()
         self.borrowed: list[int] = []  # grams of its answers that a stranger holds
         self.suspected = False
@@ -104,9 +103,9 @@ class Party:
 
     # --- what the index notes ---
 
-    def describe(self, body: Hashes, *, question: int) -> None:
-        """Its prompt without system messages and tools, as sorted grams, and the name of what it asks."""
-        self.body_grams, self.sketch, self.question = len(body), body[:SKETCH].copy(), question
+    def describe(self, body: Hashes, name: int) -> None:
+        """Its prompt without system messages and tools, as sorted grams and as a name for the whole."""
+        self.body_grams, self.sketch, self.body_name = len(body), body[:SKETCH].copy(), name
 
     def join(self, other: "Party", shared: int) -> None:
         """This one continues the other, with which it has so many grams in common."""
@@ -134,12 +133,12 @@ class Party:
         return contains(self.own_short, grams)
 
     def is_kin(self, other: "Party") -> bool:
-        """By session, by question, or as noted when the later of the two was read."""
+        """By session, by the same prompt, or as noted when the later of the two was read."""
         return (
             other.number in self.kin
             or self.number in other.kin
             or 0 != self.session == other.session
-            or 0 != self.question == other.question
+            or 0 != self.body_name == other.body_name
         )
 
     def share(self, other: "Party") -> float:

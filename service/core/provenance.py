@@ -41,7 +41,7 @@ READ_CHARS: Final = 32 * 1024
 SPOKEN_SHIFT: Final = np.uint64(62)
 """Of the new grams of answers those are kept whose two highest bits are 0: a quarter of the memory and of the
 time. Whose whole answer is said again is still found, one gram in 24 bytes."""
-ASKED_CHARS: Final = 2048
+END_CHARS: Final = 2048
 KIN_GRAMS: Final = 3
 
 _SPOKEN: Final = np.uint64(SPOKEN)
@@ -159,7 +159,7 @@ class Provenance:
         own = distinct(np.concatenate((body, *others)))
         if party.over or self.live_grams + len(own) + len(short) > self._live_most:
             return False
-        party.describe(body, question=self._question(prompt[max(tail - facts.asked_chars, 0) : tail]))
+        party.describe(body, self._name_of(prompt[head:tail]))
         held = self.table.held(own)
         self._find_kin(party, held[contains(body, own)])
         self._claim(party, own, held)
@@ -178,11 +178,10 @@ class Provenance:
             digest.update(len(part).to_bytes(4, "little") + part)
         return int.from_bytes(digest.digest(), "little")
 
-    def _question(self, asked: str) -> int:
-        """The name of a last message: its ends and its length tell it, as it is asked again word for word."""
-        ends = asked[:ASKED_CHARS], asked[-ASKED_CHARS:]
-        words = (b" ".join(folded(end).split()) for end in ends)
-        return self._name(*words, b"%d" % len(asked) if asked else b"")
+    def _name_of(self, prompt: str) -> int:
+        """Ends and length name a prompt: a retry repeats it word for word, and a short one has no gram."""
+        ends = (folded(end) for end in (prompt[:END_CHARS], prompt[-END_CHARS:]))
+        return self._name(*ends, b"%d" % len(prompt)) if prompt else 0
 
     def _grams(self, *parts: str) -> tuple[list[Hashes], Hashes]:
         """The grams of each part of a prompt, and the short ones of all together, sorted."""

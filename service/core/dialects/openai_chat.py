@@ -90,7 +90,6 @@ class OpenAIChat:
             wants_json=wanted is not None and wanted.type in {"json_object", "json_schema"},
             tools=bool(tools),
             preamble_chars=_preamble_chars(messages, texts),
-            asked_chars=len(texts[-1] if tools else texts[-1].rstrip("\n")) if texts else 0,
             tools_chars=len(tools) and len(tools) + 1,
             sealed=any(map(_is_sealed, messages)),
         )

@@ -61,7 +61,6 @@ class SGLangGenerate:
             rid=first_rid(request.rid),
             prompt=prompt,
             wants_json=sampling.json_schema is not None,
-            asked_chars=len(prompt),
             sealed={bytes(request.input_ids), bytes(request.image_data)} != {b"null"},
         )
 

@@ -55,18 +55,18 @@ def body(start: int, stop: int) -> Hashes:
 )
 def test_what_two_prompts_share_is_estimated(other: tuple[int, int], share: float) -> None:
     one, two = party(1), party(2)
-    one.describe(body(0, 1000), question=0)
-    two.describe(body(*other), question=0)
+    one.describe(body(0, 1000), name=0)
+    two.describe(body(*other), name=0)
     assert one.share(two) == pytest.approx(share, abs=0.15)
     assert two.share(one) == pytest.approx(share, abs=0.15)
 
 
-def test_one_session_one_question_or_one_history_make_kin() -> None:
+def test_one_session_one_prompt_or_one_history_make_kin() -> None:
     assert party(1, session=5).is_kin(party(2, session=5))
     assert not party(1).is_kin(party(2))
     one, two, three = party(1), party(2), party(3)
-    for asking, question in ((one, 8), (two, 8), (three, 9)):
-        asking.describe(body(0, 0), question=question)
+    for asking, name in ((one, 8), (two, 8), (three, 9)):
+        asking.describe(body(0, 0), name=name)
     assert one.is_kin(two)
     assert not one.is_kin(three)
     three.join(one, 20)

@@ -51,7 +51,6 @@ def facts(prompt: str, preamble: str = "") -> RequestFacts:
         dialect="x",
         prompt=whole,
         preamble_chars=len(preamble) and len(preamble) + 1,
-        asked_chars=len(prompt),
     )
 
 
@@ -280,7 +279,7 @@ def test_requests_are_forgotten_in_order() -> None:
 
 def test_marks_beyond_the_prompt_do_no_harm(traffic: Traffic) -> None:
     party = traffic.index.open("odd")
-    odd = msgspec.structs.replace(facts("a b"), preamble_chars=50, asked_chars=70, tools_chars=9)
+    odd = msgspec.structs.replace(facts("a b"), preamble_chars=50, tools_chars=9)
     assert traffic.index.learn(party, odd)
 
 

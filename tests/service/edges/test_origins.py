@@ -31,7 +31,7 @@ FROM: Headers = [(b"authorization", b"Bearer a"), (b"x-session-id", b"s1")]
 
 
 def facts(prompt: str, *, sealed: bool = False) -> RequestFacts:
-    return RequestFacts(dialect="x", prompt=prompt, asked_chars=len(prompt), sealed=sealed)
+    return RequestFacts(dialect="x", prompt=prompt, sealed=sealed)
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ class Scene:
 
     def ask(self, rid: str, prompt: str, tenant: str = "") -> tuple[Party, RequestFacts]:
         party = self.index.open(rid, tenant=tenant.encode())
-        facts = RequestFacts(dialect="x", prompt=prompt, asked_chars=len(prompt), origin=party)
+        facts = RequestFacts(dialect="x", prompt=prompt, origin=party)
         self.index.learn(party, facts)
         return party, facts
 

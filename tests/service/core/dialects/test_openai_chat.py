@@ -54,18 +54,15 @@ def test_facts_of_a_full_request() -> None:
         wants_spec=True,
         wants_json=True,
         tools=True,
-        asked_chars=2,
         tools_chars=23,
     )
 
 
-def told(messages: list[Any], **members: object) -> tuple[str, str, str, str]:
-    """Preamble, what is between, the last message, tools: as the marks of the facts cut the prompt."""
+def told(messages: list[Any], **members: object) -> tuple[str, str, str]:
+    """Preamble, body and tools: as the marks of the facts cut the prompt."""
     facts = CHAT.request(body(messages=messages, **members))
-    end = len(facts.prompt) - facts.tools_chars
-    asked = end - facts.asked_chars
-    prompt, head = facts.prompt, facts.preamble_chars
-    return prompt[:head], prompt[head:asked], prompt[asked:end], prompt[end:]
+    head, end = facts.preamble_chars, len(facts.prompt) - facts.tools_chars
+    return facts.prompt[:head], facts.prompt[head:end], facts.prompt[end:]
 
 
 def test_a_prompt_is_marked_where_its_parts_meet() -> None:
@@ -76,9 +73,9 @@ def test_a_prompt_is_marked_where_its_parts_meet() -> None:
         {"role": "system", "content": "it is late"},
         {"role": "user", "content": "go on\n"},
     ]
-    assert told(messages) == ("be kind\nbe short\n", "hello\nit is late\n", "go on", "")
+    assert told(messages) == ("be kind\nbe short\n", "hello\nit is late\ngo on", "")
     tools = [{"type": "function"}]
-    assert told(messages, tools=tools)[2:] == ("go on\n", '\n[{"type": "function"}]')
+    assert told(messages, tools=tools)[2] == '\n[{"type": "function"}]'
 
 
 def test_marks_of_odd_prompts_stay_inside_it() -> None:

@@ -27,7 +27,6 @@ def test_facts_of_a_full_request() -> None:
         rid="mine",
         prompt="hi",
         wants_json=True,
-        asked_chars=2,
     )
 
 

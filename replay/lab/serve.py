@@ -357,7 +357,11 @@ def describe(lab: Lab) -> list[str]:
     options = lab.options
     plan = f"{options.fault}, rate {options.fault_rate:g}" if options.fault != "none" else "none"
     policies = "--prefill-policy round_robin --decode-policy consistent_hashing --disable-retries"
-    router = f"smg launch --pd-disaggregation {pairs} {decode} {policies} --disable-tokenizer-autoload"
+    # Unless told, smg listens on all addresses, its metrics too.
+    listen = "--host 127.0.0.1 --port 30000 --prometheus-host 127.0.0.1 --prometheus-port 29000"
+    router = (
+        f"smg launch {listen} --pd-disaggregation {pairs} {decode} {policies} --disable-tokenizer-autoload"
+    )
     return [*lines, f"faults     {plan}", f"router     {router}"]
 
 

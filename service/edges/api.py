@@ -63,6 +63,14 @@ def _presents(request: Request, token: str) -> bool:
     return scheme.lower() == "bearer" and compare_digest(given.strip().encode(), token.encode())
 
 
+def _host_of(request: Request) -> str:
+    """The host that the client asked for, without its port; "" where that is no host at all."""
+    try:
+        return urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def _refusal() -> HTTPException:
     return HTTPException(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
 
@@ -75,8 +83,7 @@ class _Guarded:
 
     def __call__(self, request: Request) -> None:
         if self._token is None:
-            host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-            if not is_loopback(host):
+            if not is_loopback(_host_of(request)):
                 raise HTTPException(403, "without an admin token only a loopback host is answered")
         elif not _presents(request, self._token):
             raise _refusal()

@@ -109,6 +109,12 @@ async def test_without_a_token_only_a_loopback_host_is_answered(admin: Admin, ba
         assert (await http.get("/api/cases")).status_code == status
 
 
+@pytest.mark.parametrize("host", ["[::1", "::1]", "[127.0.0.1]", ""])
+async def test_a_host_that_is_none_is_no_loopback(admin: Admin, host: str) -> None:
+    async with client(admin) as http:
+        assert (await http.get("/api/cases", headers={"host": host})).status_code == 403
+
+
 async def test_incidents_page_and_filter(admin: Admin) -> None:
     await filled(admin, "a", "b", "c")
     async with client(admin) as http:

@@ -168,11 +168,16 @@ class Proxy:
         try:
             facts = dialect.request(request.body)
         except BadRequest:  # the engine knows better what is wrong with it, and says so with its own 400
+            if self._route(scope, "").policy is Policy.STRICT:
+                message = "the request body cannot be read, and this route inspects every answer"
+                raise RefusedError(400, "unreadable_body", message, Guilty.CLIENT) from None
             self.means.desk.count("uninspected", "malformed")
             return None
+        return Inspected(facts, dialect, self._route(scope, facts.model))
+
+    def _route(self, scope: Mapping[str, Any], model: str) -> RoutePolicy:
         wish = (value_of(scope["headers"], POLICY) or b"").decode("latin-1").strip()
-        route = self._routes.find(scope["raw_path"].decode("latin-1"), facts.model, wish)
-        return Inspected(facts, dialect, route)
+        return self._routes.find(scope["raw_path"].decode("latin-1"), model, wish)
 
     def _full(self, route: RoutePolicy) -> bool:
         if len(self.means.live) < self._limits.streams:

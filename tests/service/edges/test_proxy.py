@@ -146,6 +146,14 @@ async def test_a_request_that_cannot_be_read_goes_through_and_is_counted() -> No
         assert port.desk.counts["uninspected", "malformed"] == 1
 
 
+async def test_a_request_that_cannot_be_read_is_refused_where_every_answer_must_be_inspected() -> None:
+    async with guarded([answer(b"{}")], policy=Policy.STRICT) as port:
+        status, _, received = await port.ask(b'{"temperature": NaN}')
+        assert status == 400
+        assert msgspec.json.decode(received)["error"]["type"] == "unreadable_body"
+        assert port.upstream.requests == []
+
+
 async def test_a_client_may_choose_among_the_policies_that_are_allowed() -> None:
     bad = [head(), *pieces(*chat("BAD"))]
     async with guarded(bad, by_header=(Policy.STRICT,)) as port:

@@ -98,7 +98,7 @@ def _is_capture(data: bytes) -> bool:
         return b"data:" in data
     try:
         body = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return isinstance(body, dict) and bool({"choices", "meta_info"} & body.keys())
 
@@ -109,7 +109,7 @@ def _lines(name: str, data: bytes, rules: Rules) -> Iterator[Judged]:
             continue
         try:
             record = msgspec.json.decode(line, type=Record)
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as wrong:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
             yield Mistake(f"{name}:{number}", str(wrong))
             continue
         yield record.id or number, judge_text(record.text, rules, prompt=record.prompt, steps=record.steps)

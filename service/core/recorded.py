@@ -19,6 +19,7 @@ import msgspec
 from service.core.detectors.protocol import Detector
 from service.core.dialects import OPENAI_CHAT, SGLANG_GENERATE
 from service.core.dialects.protocol import Dialect
+from service.core.endings import CERTAIN_LOG10_E
 from service.core.events import UNKNOWN, Delta, Drafter, Kind, Level, RequestFacts, WorkerFacts
 from service.core.fusion import Fusion
 from service.core.inspector import Inspector
@@ -88,9 +89,24 @@ def judge_capture(
     splitter = EventSplitter()
     events = [*splitter.feed(data), splitter.rest()]
     payloads = [found for found in map(payload, events) if found is not None]
+    deltas: list[Delta] = []
     for start in range(0, len(payloads), BATCH):
-        inspector.read(reader.read(payloads[start : start + BATCH]), 0.0)
-    return _closed(inspector)
+        looked = reader.read(payloads[start : start + BATCH])
+        inspector.read(looked, 0.0)
+        deltas += looked
+    verdict = _closed(inspector)
+    cut = bool(payloads) and not _ends(deltas)
+    return _truncated(deltas) if cut and verdict.kind is Kind.NORMAL else verdict
+
+
+def _ends(deltas: Sequence[Delta]) -> bool:
+    """Whether a stream came to an end of its own, as far as it can be read: `[DONE]` alone proves nothing."""
+    return any(delta.finish or delta.error or delta.malformed for delta in deltas)
+
+
+def _truncated(deltas: Sequence[Delta]) -> Verdict:
+    at_token = max((delta.tokens for delta in deltas), default=UNKNOWN)
+    return Verdict(Kind.TRUNCATED, CERTAIN_LOG10_E, "ending", at_token, Level.CORRUPT)
 
 
 def is_stream(data: bytes) -> bool:

@@ -81,7 +81,13 @@ def test_a_bad_line_is_named_and_the_others_are_judged(
 
 
 @pytest.mark.parametrize(
-    ("data", "said"), [(b"", "is empty"), (b" \n", "is empty"), (b"hello", "is neither")]
+    ("data", "said"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"hello", "is neither"),
+        (b'{"a":' * 100_000, "maximum recursion depth"),
+    ],
 )
 def test_what_is_no_input_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, said: str

@@ -92,3 +92,12 @@ def test_every_choice_of_a_capture_is_judged() -> None:
     event = b'data: {"choices":[{"index":%d,"delta":{"content":"%s"},"finish_reason":null}]}\n\n'
     data = event % (0, b"fine ") + event % (3, b"[PAD] [PAD] [PAD] x")
     assert judge_capture(data, RULES).kind is Kind.RARE_CHAR
+
+
+def test_a_capture_that_was_cut_is_truncated() -> None:
+    whole = (CAPTURES / "sgl-ngram-chat-stream.sse").read_bytes()
+    cut = whole[: whole.index(b'"finish_reason":"')]
+    cut = cut[: cut.rindex(b"data:")]
+    assert judge_capture(whole, RULES).kind is Kind.NORMAL
+    assert judge_capture(cut, RULES).kind is Kind.TRUNCATED
+    assert judge_capture(cut + b"data: [DONE]\n\n", RULES).kind is Kind.TRUNCATED

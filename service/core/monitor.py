@@ -28,7 +28,7 @@ from service.core.events import (
     Policy,
     WorkerFacts,
 )
-from service.core.recourse import TOO_LARGE
+from service.core.recourse import TOO_LARGE, UNREADABLE
 
 QUIET_S: Final = 1.0
 """Silence shorter than this is not put to the detectors at all."""
@@ -195,6 +195,8 @@ class Monitor(Custody):
             return self._end_seen(ending, now)
         if ending is not Ending.COMPLETE:
             return self._lost(ending, now)
+        if self.generation.malformed and self._route.policy is Policy.STRICT:
+            return self._again("unreadable", now) or self._fail(UNREADABLE, Outcome.UPSTREAM_ERROR, now)
         self._hold.push(body, events=1, tokens=self.generation.tokens, at=now, tool_open=False)
         return self._end_judged(now)
 

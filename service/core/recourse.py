@@ -24,6 +24,13 @@ SAME_UNIT: Final = 2
 Words = tuple[int, Guilty, str, str]
 """A failure in words: status, guilty side, reason (a metric label), message (for the client)."""
 
+UNREADABLE: Final[Words] = (
+    502,
+    Guilty.ENGINE,
+    "unreadable_response",
+    "the response cannot be read, so it cannot be judged",
+)
+
 TOO_LARGE: Final[Words] = (
     UNAVAILABLE,
     Guilty.OURS,

@@ -448,6 +448,16 @@ def test_a_whole_response_past_the_cap_flows_on_protect_and_is_refused_on_strict
     assert shared.held_bytes == 0
 
 
+def test_a_whole_response_that_cannot_be_read_is_not_delivered_on_strict_alone() -> None:
+    strict = monitor(Policy.STRICT, facts=WHOLE)
+    assert only(whole(strict, b"{not json"), Restart).reason == "unreadable"
+    strict.retry("s" * 32, PLAIN, 1.0)
+    whole(strict, b"{not json")
+    strict.retry("t" * 32, PLAIN, 2.0)
+    assert only(whole(strict, b"{not json"), Fail).reason == "unreadable_response"
+    assert sent(whole(monitor(Policy.PROTECT, facts=WHOLE), b"{not json")) == b"{not json"
+
+
 # --- bounds, and the ways out ---
 
 

@@ -20,6 +20,7 @@ import msgspec
 from replay.lab.decode import DecodeWorker, Pace
 from replay.lab.faults import FaultPlan, parse_mix
 from replay.lab.intake import RequestError
+from replay.lab.scheduler import Phase
 from replay.lab.slot import Race
 
 
@@ -43,7 +44,7 @@ _change = msgspec.json.Decoder(Change)
 
 def show(worker: DecodeWorker) -> dict[str, Any]:
     """Return the plan, the pace and the state of the ledger."""
-    plan, handovers = worker.plan, worker.handovers
+    plan, handovers, phases = worker.plan, worker.handovers, worker.live.phases()
     return {
         "worker": worker.name,
         "fault": plan.spec,
@@ -59,6 +60,7 @@ def show(worker: DecodeWorker) -> dict[str, Any]:
         "draining": handovers.draining,
         "late_writes": handovers.late_writes,
         "live": len(worker.live),
+        "ready": phases[Phase.WAITING] + phases[Phase.RUNNING],
         "pending": worker.pending,
         "ledger_seq": worker.ledger.last_seq,
     }

@@ -13,6 +13,7 @@ from service.cli.exits import Unfit
 from service.cli.lab_curve import curve
 from service.cli.lab_faults import faults
 from service.cli.lab_plan import layersplit, plan
+from service.cli.lab_race import race
 from service.cli.lab_scenario import scenario
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ app = App(
     name="lab", help="The reference prefill-decode backend: a small real engine with switchable faults."
 )
 app.command(curve)
+app.command(race)
 app.command(faults)
 app.command(plan)
 app.command(layersplit)

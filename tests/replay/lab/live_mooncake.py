@@ -8,12 +8,12 @@ import socket
 import httpx
 
 from replay.lab import mooncake
+from replay.lab.held import Held
 from replay.lab.mooncake import Mooncake
 from replay.lab.serve import Lab, Options
 from replay.lab.slot import Race
 from replay.lab.speculation import reference_answer
 from tests.replay.lab.labkit import make_pool, prompt
-from tests.replay.lab.test_racing import held_race
 from tests.replay.lab.test_serve import ask
 
 MOONCAKE = Options(prefill=2, decode=2, pages=128, step_ms=1, transfer="mooncake")
@@ -27,12 +27,11 @@ async def test_every_pair_answers_as_the_model_alone() -> None:
 
 
 async def test_a_late_write_over_tcp_lands_without_the_fix_and_not_with_it() -> None:
-    async with Lab(MOONCAKE) as lab:
-        told = await held_race(lab, Race.UNFIXED)
-        assert (told["next"]["kind"], told["next"]["answer_changed"]) == ("late_write", True)
-        assert (told["late"]["release"], told["late"]["late_layers"]) == ("abandoned", 5)
-        told = await held_race(lab, Race.FIXED)
-        assert (told["next"]["kind"], told["late"]["release"]) == ("none", "drained")
+    async with Lab(MOONCAKE) as lab, httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        told = await Held(lab, client).play("late-write", Race.UNFIXED)
+        assert (told.late, told.victims, told.changed) == (["late"], ["next"], ["next"])
+        told = await Held(lab, client).play("late-write", Race.FIXED)
+        assert (told.late, told.victims, told.releases) == ([], [], {"late": "drained"})
 
 
 def test_whatever_it_listens_on_is_on_the_loopback_only() -> None:

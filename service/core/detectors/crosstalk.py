@@ -13,14 +13,19 @@ in parts is common. Bytes that stood in the other's answer count for less than t
 asked alike answer alike. Fewer than `acts_grams` hits, or prompts with a part in common, do not go beyond
 suspicion.
 
-A decision, not an e-value: there is no null model of what a model knows by heart. Between real files of
-unrelated projects taken as prompts and answers (1,000 of each), 10 % of answers hold one foreign gram, 5 % a
-passage of 44 bytes, 3 % one of 128: the tail is copies and licences, so that more length says little more,
-and only an index that has met such text twice knows better. Blind: a donor on another replica or forgotten,
-answers of under 32 foreign bytes, the same words in another order, numbers and tables, what the own prompt
-holds too, kin.
+A decision, not an e-value: there is no null model of what a model knows by heart. Measured: 100,000 clean
+requests that share systems, files, sessions and retries (`replay/bench/crosstalk.py`) gave not one hit. But
+where real files are prompts and what follows in them are the answers (3,000 of 470 projects), 4 % of answers
+hold a gram of another project's file and 1.4 % enough to act on, 5 % enough of a sibling's: licences, copies,
+idioms. Length says little about those; an index that has met such text twice knows better. Of the lab's
+whole-slot swaps .75 are acted on at an onset of 4 to 24 tokens, .90 at 5; of those that showed 96 bytes .94,
+of those from copy to copy that showed 64 bytes all 35, of those under 44 bytes none.
 
-Cost: 0.6 us a look here, 0.1 ms once there are hits; the index's own is 0.3 us a word. State: numbers.
+Blind: a donor on another replica or forgotten, few foreign bytes, the same words in another order, numbers
+and tables, what the own prompt holds too, kin, requests whose prompt is not all text.
+
+Cost: on healthy chat +0.5 us an event of 2.6 tokens, ticks included; 0.1 ms a look once there are hits.
+State: numbers here, some bytes of the answer's end and its unread text in the index.
 """
 
 from collections.abc import Iterable, Sequence

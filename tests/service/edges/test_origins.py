@@ -138,7 +138,8 @@ def longest_hold_s(work: Callable[[], object]) -> float:
     """The longest time that this thread wanted the interpreter, and another ran without giving it.
 
     Less what we waited for a processor, by the kernel's account, and no more than the other has run, by its
-    own clock: on a busy machine either may be put aside. Take the middle of several tries.
+    own clock: on a busy machine either may be put aside. Take the least of several tries: a call that holds
+    the interpreter does so in each.
     """
     begin, done, end = threading.Event(), threading.Event(), threading.Event()
 
@@ -181,13 +182,13 @@ def test_a_prompt_of_a_megabyte_stalls_nobody_for_two_milliseconds() -> None:
     def learn() -> None:
         index.learn(index.open("r"), facts(prompt))
 
-    assert sorted(longest_hold_s(learn) for _ in range(9))[4] < 0.002
+    assert min(longest_hold_s(learn) for _ in range(9)) < 0.002
 
 
 @pytest.mark.usefixtures("switching")
 def test_a_long_hold_would_show() -> None:
     text = "word " * 2_000_000
-    assert sorted(longest_hold_s(text.split) for _ in range(3))[1] > 0.01
+    assert min(longest_hold_s(text.split) for _ in range(3)) > 0.01
 
 
 # --- through the whole data port ---

@@ -188,7 +188,7 @@ def test_a_prompt_of_a_megabyte_stalls_nobody_for_two_milliseconds() -> None:
 @pytest.mark.usefixtures("switching")
 def test_a_long_hold_would_show() -> None:
     text = "word " * 2_000_000
-    assert min(longest_hold_s(text.split) for _ in range(3)) > 0.01
+    assert max(longest_hold_s(text.split) for _ in range(3)) > 0.01
 
 
 # --- through the whole data port ---

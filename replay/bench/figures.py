@@ -118,6 +118,7 @@ def _figures(rows: Sequence[Row], arm: str, arrivals: str) -> dict[str, Any]:
     return {
         "cpu_s_per_1000_chunks": round(cpu_us(rows, arm, arrivals) / 1000, 5),
         "cpu_us_per_chunk_by_round": spent,
+        "errors": sum(int(row.load["errors"]) for row in of(rows, arm, arrivals)),
         "reads_per_chunk": _short(told(rows, arm, arrivals, "reads") / told(rows, arm, arrivals, "chunks")),
         **{key: _short(told(rows, arm, arrivals, key)) for key in keys},
     }

@@ -120,6 +120,8 @@ def run(*, rounds: int, seconds: float, arms: tuple[Arm, ...]) -> None:
         for number, arrivals, arm in turns(arms, rounds):
             row = measure(field, arm, arrivals, seconds, number)
             rows.append(row)
+            if row.load["errors"]:
+                _tell(f"{arm.name}: {row.load['errors']} streams went wrong, {row.load['broken']} broke off")
             _tell(
                 f"[{len(rows)}/{planned}] {arm.name} {arrivals}: {row.cpu_us_per_chunk:.1f} us a chunk"
                 f" (others used {row.others_share:.0%} of the machine)"

@@ -46,7 +46,7 @@ class Tally:
 
     def __init__(self, *, asked: bool) -> None:
         self.asked = asked
-        self.chunks = self.streams = self.errors = self.leaks = self.reads = self.bytes = 0
+        self.chunks = self.streams = self.errors = self.broken = self.leaks = self.reads = self.bytes = 0
         self.sojourn_ns: list[int] = []
         self.first_byte_ns: list[int] = []
 
@@ -56,7 +56,8 @@ class Tally:
             "seconds": round(seconds, 2),
             "chunks": self.chunks,
             "streams": self.streams,
-            "errors": self.errors,
+            "errors": self.errors,  # streams of another length, or without their end
+            "broken": self.broken,  # those without their end
             "leaks": self.leaks,
             "reads": self.reads,
             "bytes_per_chunk": round(self.bytes / max(self.chunks, 1), 1),
@@ -139,6 +140,7 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._done.done():
             self._tally.errors += 1
+            self._tally.broken += 1
             self._done.set_result(None)
 
 

@@ -73,7 +73,7 @@ async def test_usage_that_was_not_asked_for_is_a_leak() -> None:
 async def test_a_broken_end_is_an_error() -> None:
     tally = Tally(asked=False)
     connected(tally).connection_lost(None)
-    assert tally.errors == 1
+    assert (tally.errors, tally.broken) == (1, 1)
 
 
 def test_quantiles_of_nothing_are_unknown() -> None:

@@ -1,10 +1,11 @@
 """Characters as one-letter codes of what they are: the alphabet on which the garble rules are written.
 
     a A   Latin small and capital (ASCII)      e   other Latin             d   digits
-    h i j Han: common, rare, outside the charsets of daily use             k   kana      g   Hangul
+    h i j Han: common, rare, outside every legacy charset                  k   kana      g   Hangul
     y     Greek        c   Cyrillic            U+0100 ...   every other script, one code each
     F     U+FFFD       x   unassigned          p   private use             s   unusual symbols
-    (blank) everything else: punctuation, blanks, common symbols, emoji
+    o     other symbols beyond ASCII, emoji apart
+    (line break) itself    (blank) everything else: punctuation, blanks, emoji
 
 `text.translate(CODES)` runs at 30-60 ns a character, as CODES remembers what it was asked; ordinary regular
 expressions over the codes then see scripts. A combining mark vanishes: it belongs to its letter.
@@ -14,6 +15,7 @@ separates nothing, as lists of names and elements are the rarest texts there are
 """
 
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 REMEMBERED: Final = 1 << 15
@@ -25,7 +27,8 @@ OTHER_SCRIPTS: Final = 0x100
 COMMON: Final = (("gb2312", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("euc_jp", 0xB0, 0xCF))
 """Charset and lead bytes of its first level."""
 
-KNOWN_CHARSETS: Final = ("gb2312", "big5", "euc_jp")
+KNOWN_CHARSETS: Final = ("gbk", "big5hkscs", "euc_jis_2004", "euc_kr")
+"""Between them all that people type: names, dialects (Cantonese), old books."""
 
 UNUSUAL: Final = (
     (0x2300, 0x23CE),  # APL and other technical signs
@@ -43,11 +46,13 @@ NEW_EMOJI: Final = range(0x1F000, 0x1FB00)
 """Newer Unicode fills this block faster than Python learns it: unassigned here means nothing."""
 
 LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lo", "Lm"})
+SYMBOLS: Final = frozenset({"So", "Sm"})
 PLAIN: Final = {"Co": "p", "Nd": "d", "Mn": "", "Mc": "", "Me": ""}
 """Codes of the categories that need no further look."""
 
 SINGLE: Final = {
-    "LATIN": "e", "GREEK": "y", "CYRILLIC": "c", "HIRAGANA": "k", "KATAKANA": "k", "HANGUL": "g",
+    "LATIN": "e", "GREEK": "y", "CYRILLIC": "c", "HIRAGANA": "k", "KATAKANA": "k", "KATAKANA-HIRAGANA": "k",
+    "HANGUL": "g",
     # variants of other letters, not scripts of their own
     "MODIFIER": " ", "FEMININE": " ", "MASCULINE": " ", "MICRO": " ", "FULLWIDTH": " ", "HALFWIDTH": " ",
     "MATHEMATICAL": " ", "DOUBLE-STRUCK": " ", "SCRIPT": " ", "BLACK-LETTER": " ",
@@ -76,11 +81,14 @@ class Codes(dict[int, str]):
         if any(low <= point <= high for low, high in UNUSUAL):
             return "s"
         category = unicodedata.category(char)
-        if category == "Cn" and point not in NEW_EMOJI:
-            return "x"
         if category in LETTERS:
             return self._letter(char)
-        return "F" if char == "\ufffd" else PLAIN.get(category, " ")
+        emoji = point >= NEW_EMOJI.start
+        if category in SYMBOLS and not emoji:
+            return "F" if char == "\ufffd" else "o"
+        if category == "Cn":
+            return " " if point in NEW_EMOJI else "x"
+        return PLAIN.get(category, " ")
 
     def _letter(self, char: str) -> str:
         name = unicodedata.name(char, "")
@@ -93,6 +101,8 @@ class Codes(dict[int, str]):
 
 
 def _ascii(char: str) -> str:
+    if char == "\n":
+        return char
     if char.islower():
         return "a"
     if char.isupper():
@@ -105,7 +115,7 @@ def _han(char: str) -> str:
         lead = _lead(char, charset)
         if low <= lead <= high:
             return "h"
-    return "i" if any(_lead(char, charset) for charset in KNOWN_CHARSETS) else "j"
+    return "i" if any(_known(char, charset) for charset in KNOWN_CHARSETS) else "j"
 
 
 def _lead(char: str, charset: str) -> int:
@@ -116,6 +126,14 @@ def _lead(char: str, charset: str) -> int:
     return code[0] if len(code) == 2 else 0  # noqa: PLR2004 - a double-byte character
 
 
+def _known(char: str, charset: str) -> bool:
+    try:
+        char.encode(charset)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 CODES: Final = Codes()
 """Shared by all streams: what a character is does not depend on who wrote it."""
 
@@ -123,3 +141,12 @@ CODES: Final = Codes()
 def is_other(code: str) -> bool:
     """Whether a code names a script of its own, beyond Latin, Greek, Cyrillic, Han, kana and Hangul."""
     return ord(code) >= OTHER_SCRIPTS
+
+
+@lru_cache(REMEMBERED)
+def form(char: str) -> str:
+    """Which reform a Han character shows: s simplified only, t traditional or Japanese only, or neither."""
+    simplified, traditional = _known(char, "gb2312"), _known(char, "big5") or _known(char, "euc_jp")
+    if simplified == traditional:
+        return ""
+    return "s" if simplified else "t"

@@ -8,15 +8,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from service.core.detectors.acceptance import Acceptance
+from service.core.detectors.crosstalk import Crosstalk
 from service.core.detectors.garble import Garble
 from service.core.detectors.loop import Loop
 from service.core.detectors.protocol import Detector
-from service.core.detectors.shift import Shift
+from service.core.detectors.rarity import Rarity
+from service.core.detectors.salad import Salad
+from service.core.detectors.seam import Seam
 from service.core.detectors.silence import Silence
+from service.core.detectors.stutter import Stutter
 from service.core.fusion import Fusion
 
 DETECTORS: Final[Mapping[str, type[Any]]] = {
-    detector.name: detector for detector in (Acceptance, Loop, Garble, Shift, Silence)
+    detector.name: detector
+    for detector in (Acceptance, Loop, Stutter, Garble, Rarity, Salad, Seam, Silence, Crosstalk)
 }
 """In the order in which an inspection asks them."""
 

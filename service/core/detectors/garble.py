@@ -1,7 +1,7 @@
 """Garble: marks that healthy text does not carry, counted over the stream.
 
     replacement   U+FFFD; a run at the very end of the text may be a split character and does not count yet
-    special       leaked control tokens: [PAD], [unused7], [control_3], <unk>, <pad>, <|...|>
+    special       leaked control tokens: [PAD], [unused7], [control_3], <unk>, <pad>, <|...|>, </think> anew
     glue          letters of unrelated scripts inside one word (`Gฒtob`), or a rare Han character,
                   kana, Hangul or unusual symbol between small Latin letters (`me怦ge`, `gutterぼdia`)
     debris        pieces of a byte-level or SentencePiece vocabulary: `æĺ¯`, `theĠend`, `▁word`
@@ -38,19 +38,34 @@ PROMPT_CHARS: Final = 65536
 SPECIAL: Final = re.compile(
     r"\[(?:PAD|UNK|MASK|CLS|SEP|unused_?\d+|control_\d+)\]"
     r"|<(?:unk|pad|bos|eos|mask|unused_?\d+|extra_id_\d+)>"
-    r"|<[|\uff5c][^<>\s]{1,40}[|\uff5c]>"
+    r"|<[|\uff5c][^<>\s]{1,40}[|\uff5c]>|</think>"
 )
 OTHER: Final = "\u0100-\uffff"
 GLUE: Final = re.compile(
     rf"[ae](?=[c{OTHER}])|[c{OTHER}](?=[ae])|c(?=[{OTHER}])|[{OTHER}](?=c)|([{OTHER}])(?!\1)(?=[{OTHER}])"
 )
 INSERT: Final = re.compile(r"[ae](?=([ijkgs]{1,2})[ae])")
+SINGLE: Final = re.compile(rf"[ae](?=[c{OTHER}][ae])")
+ESCAPE: Final = re.compile(r"\\u[0-9a-fA-F]{4}|[\\%][a-zA-Z]")
+FOREIGN: Final = re.compile(rf"[cykg{OTHER}]")
 DEBRIS: Final = re.compile(
     r"(?=([\u00e0-\u00ef][\u0122-\u0143\u00a1-\u00bf]{2}|[a-z.,;:][\u0120\u010a][A-Za-z]|\u2581[^\W\d_]))"
 )
+PLAIN: Final = frozenset("aAhd \n")
+"""Codes that no rule is about."""
+
 RARE_CODES: Final = "ijs"
 RULES: Final = ("special", "debris", "unassigned", "glue", "replacement")
 """In the order in which they are reported: the most telling first."""
+
+LEAKED_MAX: Final = 4
+"""Different control tokens remembered: more than one is all that is asked."""
+
+MOSTLY: Final = 0.75
+"""Share of the glue around single signs, two marks to a letter, that makes it replaced characters."""
+
+LOOPED: Final = 6
+"""The same control token so often is a loop."""
 
 SCRIPTS_MAX: Final = 64
 """Scripts told apart in one stream; more than that is no text."""
@@ -59,7 +74,10 @@ SCRIPTS_MAX: Final = 64
 class GarbleState:
     """What was counted in one choice."""
 
-    __slots__ = ("carry", "counts", "due", "facts", "glued", "letters", "prompt_codes", "said", "token")
+    __slots__ = (
+        "carry", "counts", "due", "facts", "foreign", "glued", "leaked", "letters", "prompt_codes", "said",
+        "single", "token",
+    )  # fmt: skip
 
     def __init__(self, facts: RequestFacts, due: dict[str, int]) -> None:
         self.facts = facts
@@ -67,8 +85,11 @@ class GarbleState:
         self.token = ""  # from a bracket on that may open a control token
         self.counts = dict.fromkeys(RULES, 0)
         self.due = due  # the count at which each rule is weighed next
+        self.leaked: set[str] = set()  # control tokens seen, a few
         self.glued: dict[str, int] = {}  # glue by the script that does not belong
-        self.letters: dict[str, int] = {}  # letters of those scripts
+        self.letters: dict[str, int] = {}  # letters of each script that is not Latin ...
+        self.foreign = 0  # ... and of all of them
+        self.single = 0  # glue of one letter between Latin ones
         self.prompt_codes: str | None = None
         self.said = ("", Kind.NORMAL)  # rule and kind of the finding given out
 
@@ -84,6 +105,9 @@ class Garble:
     debris_min: int
     unassigned_min: int
     related_share: float
+    related_letters: int
+    related_mostly: float
+    singles_min: int
     many_scripts: int
     acts_log10: float
 
@@ -125,7 +149,10 @@ class Garble:
 
     def _specials(self, state: GarbleState, text: str) -> None:
         text = state.token + text
-        state.counts["special"] += len(SPECIAL.findall(text))
+        found = SPECIAL.findall(text)
+        if found:
+            state.counts["special"] += len(found)
+            state.leaked = (state.leaked | set(found)) if len(state.leaked) < LEAKED_MAX else state.leaked
         opened = max(text.rfind("<"), text.rfind("["))
         rest = text[opened:] if opened >= 0 else ""
         unfinished = len(rest) <= TOKEN_CHARS and ">" not in rest and "]" not in rest
@@ -134,10 +161,12 @@ class Garble:
     def _characters(self, state: GarbleState, text: str) -> None:
         """Count what the new characters complete; a match known before ends within the carried codes."""
         counts = state.counts
-        carried, raw = len(state.carry), state.carry + text
-        known = len(state.carry.translate(CODES))
+        carried, raw = len(state.carry), readable(state.carry + text)
         codes = raw.translate(CODES)
+        known = len(codes) - len(raw[carried:].translate(CODES))
         fresh = codes[known:]
+        if PLAIN.issuperset(codes):
+            return
         counts["replacement"] += fresh.count("F")
         counts["unassigned"] += fresh.count("x")
         counts["debris"] += sum(match.end(1) > carried for match in DEBRIS.finditer(raw))
@@ -148,15 +177,18 @@ class Garble:
         for match in INSERT.finditer(codes):
             if match.end(1) >= known:
                 self._glue(state, match[1][0])
-        for code in state.letters:
-            state.letters[code] += fresh.count(code)
+        state.single += sum(match.end() + 1 >= known for match in SINGLE.finditer(codes))
+        letters = FOREIGN.findall(fresh)
+        state.foreign += len(letters)
+        for code in set(letters):
+            if code in state.letters or len(state.letters) < SCRIPTS_MAX:
+                state.letters[code] = state.letters.get(code, 0) + letters.count(code)
 
     def _glue(self, state: GarbleState, code: str) -> None:
         if code not in state.glued and len(state.glued) >= SCRIPTS_MAX:
             return
         state.counts["glue"] += 1
         state.glued[code] = state.glued.get(code, 0) + 1
-        state.letters.setdefault(code, 0)
 
     # --- weighing ---
 
@@ -169,6 +201,8 @@ class Garble:
         else:
             kind, speaks = Kind.RARE_CHAR, not self._in_prompt(state, rule)
             state.due[rule] *= 2
+            if rule == "special":
+                kind = _leak(state.leaked, state.counts[rule])
         said, _ = state.said
         if not speaks or (rule, kind) == state.said or (said and RULES.index(said) < RULES.index(rule)):
             return None
@@ -198,15 +232,22 @@ class Garble:
         strange = {
             code: times
             for code, times in state.glued.items()
-            if code not in prompt
-            and (code in RARE_CODES or state.letters[code] < self.related_share * look.chars)
+            if code not in prompt and (code in RARE_CODES or not self._belongs(state, look, code))
         }
         count = sum(strange.values())
         state.due["glue"] = state.counts["glue"] + 1
         rare = sum(times for code, times in strange.items() if code in RARE_CODES)
         scripts = sum(map(is_other, strange))
-        kind = Kind.RARE_CHAR if scripts >= self.many_scripts or 2 * rare > count else Kind.GARBLED
+        lone = rare + state.single >= self.singles_min and rare + 2 * state.single >= MOSTLY * count
+        many = scripts >= self.many_scripts or 2 * rare > count or lone
+        kind = Kind.RARE_CHAR if many else Kind.GARBLED
         return kind, count >= self.glue_min or state.counts["glue"] >= self.glue_related_min
+
+    def _belongs(self, state: GarbleState, look: Look, code: str) -> bool:
+        """Whether a script is one of the answer's own: a good part of it, or most of what is not Latin."""
+        letters = state.letters.get(code, 0)
+        mostly = letters >= self.related_letters and letters >= self.related_mostly * state.foreign
+        return mostly or letters >= self.related_share * look.chars
 
     def _prompt(self, state: GarbleState) -> str:
         """The scripts of the prompt, as a string of codes; read once, when a rule is about to speak."""
@@ -214,3 +255,19 @@ class Garble:
             seen = state.facts.prompt[-PROMPT_CHARS:].translate(CODES)
             state.prompt_codes = "".join(sorted(set(seen)))
         return state.prompt_codes
+
+
+def _leak(leaked: set[str], count: int) -> Kind:
+    """What leaked control tokens mean: a loop of one, a thought that ends again and again, or debris."""
+    if leaked == {"</think>"}:
+        return Kind.GARBLED
+    return Kind.REPETITION if len(leaked) == 1 and count >= LOOPED else Kind.RARE_CHAR
+
+
+def readable(text: str) -> str:
+    r"""Escapes such as `\n` and `%s` as blanks: their letters are none."""
+    return ESCAPE.sub(_blanks, text) if "\\" in text or "%" in text else text
+
+
+def _blanks(match: re.Match[str]) -> str:
+    return " " * len(match[0])

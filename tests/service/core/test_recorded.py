@@ -61,7 +61,7 @@ def test_drafts_that_come_and_go_are_no_models() -> None:
 
 
 def test_refused_drafts_and_a_second_witness_are_acted_on() -> None:
-    text = prose(2, 40) + " =" * 150
+    text = prose(2, 40) + " =" * 80
     assert judge_text(text, RULES).kind is Kind.NORMAL
     assert judge_text(text, RULES, steps=[(4, 0)] * 180).kind is Kind.REPETITION
 

@@ -1,0 +1,109 @@
+"""What repeats: how a unit is classed, and whether the prompt explains it.
+
+    word    at least 30 % letters, no hex, no code; a run of id 0 of the GPT-2 family ("!") too: what NaN says
+    rows    code or table rows: brackets, operators, quotes, bars, tabs; lists of data repeat by nature
+    filler  digits, rules, boxes, blanks, emoji: dividers and tables are made of it
+
+A JSON member without its braces (`"key": 3.0,`) is no row: no object holds the same key twice, so that its
+repetition is a loop whatever surrounds it.
+"""
+
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+LETTER: Final = re.compile(r"[^\W\d_]")
+SOLID: Final = re.compile(r"\S")
+TOKEN: Final = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]{1,3}|_+|\n+")
+"""A pseudo-token, where the engine's own count is not known."""
+
+WORD: Final = re.compile(r"\w+")
+HEXISH: Final = re.compile(r"(?:0x)?+[0-9a-fA-F#]++(?:[\s,:;.|/\\\-]++(?:0x)?+[0-9a-fA-F#]*+)*+")
+CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+CODE: Final = re.compile(r"[{}\[\]()<>;=|\t\"'`\\@$&^~*+%#]")
+BRACKETS: Final = frozenset("()[]{}<>")
+MEMBER: Final = re.compile(r"\s*\"[^\"{}\[\]]*\"\s*:\s*[^{}\[\]]*")
+COUNT: Final = re.compile(
+    r"(?<!\d)\d{2,}+\s*+(?:(?:times|copies|rows|lines|repetitions)\b|[遍次行])|\brepeat|\bforever\b|重复|重複",
+    re.IGNORECASE,
+)
+PROMPT_CHARS: Final = 65536
+"""Of a long prompt the newest part is searched for a count."""
+
+CHANT_WORDS: Final = 60
+"""A refrain is no longer than this; the words of longer prose repeat anyway."""
+
+PROSE: Final = 0.8
+"""Share of letters among the signs of prose."""
+
+SPACES: Final = 2
+"""Blanks of a copy that make it running text."""
+
+HALF_CHARS: Final = 6
+"""Half a unit of this length in the prompt is the unit, not a coincidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What repeats."""
+
+    text: str
+    kind: str  # word | rows | filler
+    tokens: float  # pseudo-tokens in one copy
+    chant: bool  # its words repeat within it, as refrains do
+    lines: int  # line breaks, those of a quoted string included
+    bangs: bool  # nothing but "!"
+    plain: bool  # neither line breaks nor digits
+    brackets: bool  # nothing else
+    prose: bool  # letters and blanks, hardly anything else
+    spaced: bool  # words with blanks between them, or a script that has none: no CSV row
+
+
+def classify(text: str, letters_min: float, code_max: float, chant_distinct: float) -> Unit:
+    """What one copy, cut anywhere, is made of."""
+    solid, letters = len(SOLID.findall(text)), len(LETTER.findall(text))
+    code = len(CODE.findall(text))
+    whole = len(TOKEN.findall(text * 3)) - len(TOKEN.findall(text * 2))  # the cut may fall inside a word
+    tokens = whole + len(CJK.findall(text)) / 2 or 1.0
+    words = WORD.findall(text.lower())[1:-1]  # the cut may have split the outer ones
+    chant = len(words) <= CHANT_WORDS and len(set(words)) < chant_distinct * len(words)
+    kind = "word"
+    bangs = not text.strip("! \n") and solid > 0
+    if MEMBER.fullmatch(_rotated(text)) or bangs:
+        pass
+    elif letters < letters_min * solid or not solid or HEXISH.fullmatch(text.strip()):
+        kind = "filler"
+    elif code > max(code_max * solid, 1):
+        kind = "rows"
+    lines = text.count("\n") + text.count("\\n")
+    spaced = text.count(" ") >= SPACES or CJK.search(text) is not None
+    prose = letters >= PROSE * solid and code <= (1 - PROSE) / 4 * solid and "_" not in text
+    plain = not lines and not any(map(str.isdigit, text))
+    return Unit(text, kind, tokens, chant, lines, bangs, plain, set(text.strip()) <= BRACKETS, prose, spaced)
+
+
+def asked(prompt: str, unit: Unit) -> bool:
+    """Whether the prompt holds what repeats, or asks for a count.
+
+    The unit is cut anywhere, so one of its halves stands in the prompt unbroken if the whole does. A word or
+    two stand in any long prompt: a short unit must be there twice in a row.
+    """
+    if not prompt:
+        return False
+    text = unit.text.strip()
+    halves = (text[: len(text) // 2], text[len(text) // 2 :])
+    if unit.tokens <= HALF_CHARS // 2 or len(text) < 2 * HALF_CHARS:
+        halves = (unit.text * 2).strip(), ""
+    return any(half and half in prompt for half in halves) or bool(COUNT.search(prompt[-PROMPT_CHARS:]))
+
+
+def digest(unit: str) -> str:
+    """A short name of the unit wherever the cut falls: a hash of its sorted characters."""
+    return blake2b("".join(sorted(unit)).encode("utf-8", "replace"), digest_size=4).hexdigest()
+
+
+def _rotated(text: str) -> str:
+    """The copy from its first comma on, so that a JSON member stands whole."""
+    cut = text.find(",") + 1
+    return text[cut:] + text[:cut]

@@ -3,8 +3,9 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -23,6 +24,7 @@ def curve(
     state: Path | None = None,
     seed: Annotated[int, Parameter(validator=Number(gte=0))] | None = None,
     simulate: Annotated[int, Parameter(validator=Number(gte=1000))] | None = None,
+    transfer: Literal["shm", "mooncake"] = "shm",
     as_json: JsonFlag = False,
 ) -> int:
     """Race a prefill-decode lab at four loads, and once more with the fix; tell how many answers break.
@@ -44,6 +46,8 @@ def curve(
         Draws arrivals, service times, prompts.
     simulate
         Start no lab: simulate so many requests at each load.
+    transfer
+        How KV gets to decode: shared memory, or Mooncake over TCP (make lab-mooncake).
     """
     # One thread for matrices this small, and before numpy is there: a second one costs more than it gives.
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -53,7 +57,7 @@ def curve(
     from replay.lab.serve import LabError
 
     seed = DEFAULT_SEED if seed is None else seed
-    settings = full_settings(seed) if full else Settings(seed=seed)
+    settings = replace(full_settings(seed) if full else Settings(seed=seed), transfer=transfer)
     if simulate is not None:
         print_line(json.dumps(long_run(settings, simulate, _progress)))
         return DONE

@@ -28,14 +28,15 @@ class Choice:
     """Where one answer stands."""
 
     __slots__ = (
-        "_gap_at", "_gaps", "_last_at", "_size", "_steps", "_tail", "_text_tokens", "accepted", "chars",
-        "counter", "ended", "findings", "finish", "index", "judgement", "states", "tokens", "verified",
+        "_calls", "_gap_at", "_gaps", "_last_at", "_prompt_tokens", "_size", "_steps", "_tail",
+        "_text_tokens", "accepted", "chars", "counter", "ended", "findings", "finish", "index",
+        "judgement", "states", "tokens", "verified",
     )  # fmt: skip
 
     def __init__(self, index: int, worker: WorkerFacts, states: list[Any]) -> None:
         self.index = index
         self.states = states
-        self.counter = StepCounter(worker.draft_tokens)
+        self.counter = StepCounter(UNKNOWN if worker.adaptive else worker.draft_tokens)
         self.findings: dict[str, Finding] = {}
         self.judgement = CLEAN
         self.chars = 0
@@ -47,6 +48,8 @@ class Choice:
         self._size = 0  # bytes of text so far
         self._tail = bytearray()
         self._steps: list[Step] = []
+        self._calls: list[tuple[int, str]] = []  # pieces of tool calls' arguments
+        self._prompt_tokens = UNKNOWN
         self._text_tokens = UNKNOWN  # tokens at the last event with text; UNKNOWN where it named none
         self._last_at = -1.0  # before the first event; a monotonic clock is never negative
         self._gaps: list[float] = []
@@ -73,17 +76,25 @@ class Choice:
                 tokens = count
             if delta.text:
                 self._text_tokens = count
-            if delta.finish:
-                self.ended, self.finish = True, delta.finish
-                counter.close(steps)
-            if delta.steps > 0:
-                self.accepted, self.verified = delta.accepted, delta.steps
+            if delta.finish or delta.calls or delta.steps > 0 or delta.prompt_tokens >= 0:
+                self._note(delta)
         self.tokens = tokens
         self._clock(now, len(deltas))
         text = "".join([delta.text for delta in deltas])
         if len(text) <= PIECE_CHARS:
             return (self.look(now, text),)
         return self._pieces(text, before, now)
+
+    def _note(self, delta: Delta) -> None:
+        """What few events bring."""
+        self._calls += delta.calls
+        if delta.prompt_tokens >= 0:
+            self._prompt_tokens = delta.prompt_tokens
+        if delta.finish:
+            self.ended, self.finish = True, delta.finish
+            self.counter.close(self._steps)
+        if delta.steps > 0:
+            self.accepted, self.verified = delta.accepted, delta.steps
 
     def look(self, now: float, text: str = "", quiet_s: float = 0.0) -> Look:
         """One look; takes the steps collected so far."""
@@ -99,9 +110,14 @@ class Choice:
         if self._steps:
             steps = tuple(self._steps)
             self._steps.clear()
+        calls: tuple[tuple[int, str], ...] = ()
+        if self._calls:
+            calls = tuple(self._calls)
+            self._calls.clear()
         return Look(
             now, text, tail, self._size, self.chars, self.tokens, steps, self.counter.kind,
             quiet_s, self._gap_s() if quiet_s else 0.0, self._grown(), self.ended, self.finish,
+            calls, self._prompt_tokens,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from service.core.anchors import Anchors
 from service.core.origin import Origin
 
 UNKNOWN: Final = -1
@@ -109,6 +110,8 @@ class WorkerFacts(msgspec.Struct, frozen=True):
     drafter: Drafter = Drafter.UNKNOWN
     draft_tokens: int = UNKNOWN  # drafts proposed a verify step (k); accept length is at most k + 1
     accept_floor: float = float("nan")  # learned 0.1 % quantile of windowed accept rate on clean streams
+    anchors: Anchors | None = None  # the same by kind of request and depth, from a calibration
+    adaptive: bool = False  # the draft's depth changes from step to step: k is a bound, not a fact
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -124,6 +127,10 @@ class Delta(msgspec.Struct, frozen=True):
     accepted: int = UNKNOWN  # final chunk only: accepted drafts of the whole request
     steps: int = UNKNOWN  # final chunk only: verify steps of the whole request
     malformed: bool = False  # the event could not be read; its bytes still go out
+    calls: tuple[
+        tuple[int, str], ...
+    ] = ()  # tool calls: index and new piece of the arguments, part of `text`
+    prompt_tokens: int = UNKNOWN  # what the engine says it read
 
     def __repr__(self) -> str:
         return (
@@ -157,6 +164,8 @@ class Look(msgspec.Struct):
     grown: int = 0  # tokens the engine reports beyond the last data event that brought text
     ended: bool = False
     finish: str = ""
+    calls: tuple[tuple[int, str], ...] = ()  # new pieces of tool calls' arguments, by the call's index
+    prompt_tokens: int = UNKNOWN  # what the engine says it read; UNKNOWN where this look says nothing of it
 
     def __repr__(self) -> str:
         return f"<Look chars={self.chars} tokens={self.tokens} steps={len(self.steps)} ended={self.ended}>"

@@ -2,7 +2,8 @@
 
     E = sum of w_i e_i                      valid under any dependence (Vovk & Wang 2021), weights sum to 1
     E = e_telemetry * max e_other           once both exceed `product_above`; taken as built on disjoint
-                                            evidence: accept counts on one side, characters on the other
+                                            evidence: accept counts on one side, characters on the other;
+                                            full acceptance multiplies repetition, and nothing else
     CORRUPT  when E >= act and the best non-telemetry e is at least `factor`: acceptance alone never acts
     SUSPECT  when the telemetry e reaches `suspect_telemetry`, or any other `suspect_other`
 
@@ -36,10 +37,11 @@ class Fusion:
     def judge(self, findings: Iterable[Finding], choice: int = 0) -> Judgement:
         """What these findings say together."""
         said = sorted(findings, key=_strength)
+        other = next((f for f in said if f.channel is not Channel.TELEMETRY), None)
+        said = [finding for finding in said if _counts(finding, other)]
         if not said:
             return CLEAN
         telemetry = next((f for f in said if f.channel is Channel.TELEMETRY), None)
-        other = next((f for f in said if f.channel is not Channel.TELEMETRY), None)
         evidence = self._evidence(said, telemetry, other)
         level = self._level(evidence, telemetry, other)
         lead = (
@@ -79,6 +81,13 @@ class Fusion:
 
 def _strength(finding: Finding) -> tuple[float, int, str]:
     return -finding.log10_e, finding.at_token, finding.detector
+
+
+def _counts(finding: Finding, other: Finding | None) -> bool:
+    """Whether this says something here: full acceptance does beside repetition only."""
+    if finding.channel is not Channel.TELEMETRY or finding.kind is not Kind.REPETITION:
+        return True
+    return other is not None and other.kind is Kind.REPETITION
 
 
 def _onset(telemetry: Finding | None, other: Finding | None) -> int:

@@ -3,8 +3,8 @@
 A text has no clock and no token counts. It is cut into pseudo-tokens (words of up to six letters, numbers of
 up to three digits, single signs: about what a vocabulary would do) and fed as a stream would bring it, eight
 events to a look, so that a record is judged as it would have been live. Steps, where given, are pairs of
-(drafted, accepted), covering accepted + 1 tokens each. A draft count that never changes is a model, one that
-comes and goes an n-gram drafter, whose refusals say nothing.
+(drafted, accepted), covering accepted + 1 tokens each. A model drafts in every step, be it to changing depth;
+drafts that come and go are an n-gram drafter's, whose refusals say nothing.
 
 `kind` names what a live stream would have been acted on for; a suspicion leaves it `normal` and shows in
 `level` and `score`. Silence is not seen here, save tokens that are no text: a record has no clock.
@@ -150,8 +150,12 @@ def _worker(steps: Sequence[tuple[int, int]]) -> WorkerFacts:
     drafted = {pair[0] for pair in steps}
     if not drafted:
         return WorkerFacts()
-    steady = len(drafted) == 1 and max(drafted) > 0
-    return WorkerFacts(drafter=Drafter.MODEL if steady else Drafter.NGRAM, draft_tokens=max(drafted))
+    always = min(drafted) > 0
+    return WorkerFacts(
+        drafter=Drafter.MODEL if always else Drafter.NGRAM,
+        draft_tokens=max(drafted),
+        adaptive=len(drafted) > 1,
+    )
 
 
 def _deltas(text: str, steps: Sequence[tuple[int, int]]) -> Iterator[Delta]:

@@ -14,15 +14,18 @@ from service.core.detectors.loop import Loop
 from service.core.detectors.protocol import Detector
 from service.core.detectors.rarity import Rarity
 from service.core.detectors.salad import Salad
+from service.core.detectors.saturation import Saturation
 from service.core.detectors.seam import Seam
 from service.core.detectors.silence import Silence
+from service.core.detectors.structure import Structure
 from service.core.detectors.stutter import Stutter
+from service.core.detectors.zai import Zai
 from service.core.fusion import Fusion
 
-DETECTORS: Final[Mapping[str, type[Any]]] = {
-    detector.name: detector
-    for detector in (Acceptance, Loop, Stutter, Garble, Rarity, Salad, Seam, Silence, Crosstalk)
-}
+_ALL: Final[tuple[Any, ...]] = (
+    Acceptance, Saturation, Loop, Stutter, Garble, Rarity, Salad, Seam, Structure, Silence, Crosstalk, Zai
+)  # fmt: skip
+DETECTORS: Final[Mapping[str, type[Any]]] = {detector.name: detector for detector in _ALL}
 """In the order in which an inspection asks them."""
 
 

@@ -104,7 +104,7 @@ class Acceptance:
     channel: ClassVar[Channel] = Channel.TELEMETRY
 
     def start(self, facts: RequestFacts, worker: WorkerFacts) -> AcceptanceState:
-        anchor = self._anchor(worker)
+        anchor = self._anchor(facts, worker)
         law = Law(anchor, self.corrupt_rate, self.clip) if anchor else None
         return AcceptanceState(law, float(max(facts.max_tokens, 0)))
 
@@ -117,7 +117,12 @@ class Acceptance:
         state.reported = found
         return Finding(self.name, self.channel, Kind.LOW_ACCEPTANCE, found, look.tokens, int(state.onset) + 1)
 
-    def _anchor(self, worker: WorkerFacts) -> tuple[float, ...]:
+    def _anchor(self, facts: RequestFacts, worker: WorkerFacts) -> tuple[float, ...]:
+        """By depth; empty: nothing is known that would make growth evidence."""
+        if worker.anchors is not None:
+            learned = worker.anchors.of(facts.temperature, grammar=facts.wants_json)
+            if learned and (worker.drafter is Drafter.MODEL or learned[0] >= self.floor_min):
+                return tuple(min(anchor, ANCHOR_MAX) for anchor in learned)
         floor = min(worker.accept_floor, ANCHOR_MAX)
         if worker.drafter is Drafter.MODEL:
             return (self.safe_anchor if isnan(floor) else floor,)

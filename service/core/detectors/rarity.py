@@ -45,7 +45,7 @@ ALIEN: Final = re.compile(rf"[{OTHER}sxpjo]{{2,}}")
 QUOTES: Final = frozenset("\"'`,|\\[]")
 """Beside these a sign is quoted, listed or drawn."""
 
-WORD_OF: Final = re.compile(rf"(?<!\S)([{OTHER}])\1{{4,}}(?=[\s.?!])")
+WORD_OF: Final = re.compile(rf"(?<!\S)([{OTHER}])\1{{2,}}(?=[\s.?!])")
 
 HAN: Final = re.compile(r"[hij]+")
 RARE: Final = "ij"

@@ -149,7 +149,7 @@ class Salad:
         main = max(used, key=used.__getitem__, default="")
         strange = {
             script for script, letters in used.items()
-            if script not in known and script not in (main, "y") and letters <= self.script_letters
+            if script not in known and script not in (main, "a", "y") and letters <= self.script_letters
         }  # fmt: skip
         rare = {
             script for script in strange if used[script] <= self.fragment_letters * (2 - (script in "hg"))

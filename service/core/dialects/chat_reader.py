@@ -46,6 +46,7 @@ class ToolCall(Schema):
     """A tool call, or a piece of one."""
 
     function: Function | None = None
+    index: int | None = None
 
 
 class Message(Schema):
@@ -72,6 +73,7 @@ class _WholeChoice(_Choice):
 
 class _Usage(Schema):
     completion_tokens: int | None = None
+    prompt_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -124,7 +126,10 @@ class ChatReader:
         if answer is None or not answer.choices or answer.error is not None:
             return self._odd(answer, body) or [UNREADABLE]
         tokens = _shown(answer.usage, answer.choices[0]) if len(answer.choices) == 1 else UNKNOWN
-        return [_delta(choice, tokens) for choice in answer.choices] + _totals(answer)
+        deltas = [_delta(choice, tokens, whole=True) for choice in answer.choices]
+        if (read := _prompt_tokens(answer.usage)) != UNKNOWN:
+            deltas[0] = msgspec.structs.replace(deltas[0], prompt_tokens=read)
+        return deltas + _totals(answer)
 
     def _odd(self, chunk: _Chunk | None, payload: bytes) -> list[Delta]:
         """No chunk of a choice: an error, the verify steps, the final usage, or nothing we can read."""
@@ -136,7 +141,7 @@ class ChatReader:
             return [Delta(error=error_type({"type": flat.type}))]
         deltas = _totals(chunk)
         if self._choices == 1 and _tokens(chunk.usage) != UNKNOWN:
-            deltas.append(Delta(tokens=_tokens(chunk.usage)))
+            deltas.append(Delta(tokens=_tokens(chunk.usage), prompt_tokens=_prompt_tokens(chunk.usage)))
         return deltas
 
 
@@ -149,7 +154,7 @@ def text_of(message: Message) -> str:
     return "".join([message.reasoning_content or message.reasoning or "", *parts, *calls])
 
 
-def _delta(choice: _Choice, tokens: int) -> Delta:
+def _delta(choice: _Choice, tokens: int, *, whole: bool = False) -> Delta:
     message = choice.delta
     finish = choice.finish_reason
     if finish is None:
@@ -164,7 +169,9 @@ def _delta(choice: _Choice, tokens: int) -> Delta:
         or message.reasoning
         or type(message.content) is not str
     ):
-        return Delta(choice.index, text_of(message), tokens, finish, bool(message.tool_calls))
+        called = bool(message.tool_calls)
+        calls = _calls(message.tool_calls, whole=whole) if message.tool_calls else ()
+        return Delta(choice.index, text_of(message), tokens, finish, called, calls=calls)
     return Delta(choice.index, message.content, tokens, finish)
 
 
@@ -181,6 +188,21 @@ def _shown(usage: _Usage | None, choice: _Choice) -> int:
     if usage is None or tokens == UNKNOWN or not hides:
         return tokens
     return max(tokens - (usage.reasoning_tokens or 0), 0)
+
+
+def _prompt_tokens(usage: _Usage | None) -> int:
+    if usage is None or usage.prompt_tokens is None:
+        return UNKNOWN
+    return usage.prompt_tokens
+
+
+def _calls(calls: Sequence[ToolCall], *, whole: bool) -> tuple[tuple[int, str], ...]:
+    """Pieces of arguments by call; in a whole body the order tells calls apart, in a stream only an index."""
+    return tuple(
+        (place if call.index is None else call.index, _arguments(call.function))
+        for place, call in enumerate(calls)
+        if call.function is not None and (whole or call.index is not None)
+    )
 
 
 def _totals(chunk: _Chunk) -> list[Delta]:

@@ -1,15 +1,19 @@
+import json
 import random
 from collections.abc import Iterator
 from math import exp
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.acceptance import StepCounter
+from service.core.anchors import Anchors
 from service.core.detectors.acceptance import Acceptance, Law, factors
 from service.core.events import UNKNOWN, Delta, Drafter, Finding, Kind, Look, RequestFacts, Step, WorkerFacts
 
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 RULE = Acceptance(safe_anchor=0.35, floor_min=0.2, corrupt_rate=0.15, clip=6.0, report_step=0.5)
 FACTS = RequestFacts(dialect="test")
 MODEL = WorkerFacts(drafter=Drafter.MODEL, draft_tokens=3)
@@ -208,6 +212,24 @@ def test_an_adversary_who_merges_with_all_values_in_hand_gains_nothing(
         at += length
         assert worse.r <= single.r * (1 + 1e-9)
     assert worse.peak <= single.peak * (1 + 1e-9)
+
+
+def test_clean_traces_of_a_real_model_stay_silent() -> None:
+    traces = json.loads((FIXTURES / "accept_traces.json").read_text(encoding="utf-8"))
+    for drafter in (Drafter.MODEL, Drafter.NGRAM):
+        for trace in traces[drafter]:
+            steps = [Step(int(pair[0]), int(pair[1])) for pair in trace.split()]
+            assert evidence(steps, WorkerFacts(drafter=drafter, draft_tokens=4)) < 3
+
+
+def test_a_calibrated_anchor_holds_for_its_kind_of_request() -> None:
+    worker = WorkerFacts(drafter=Drafter.MODEL, anchors=Anchors({"warm/free/prose": (0.7, 0.6)}))
+    learned = RULE.start(RequestFacts(dialect="test", temperature=0.8), worker)
+    unknown = RULE.start(RequestFacts(dialect="test", temperature=0.0), worker)
+    assert [state.law.anchor for state in (learned, unknown) if state.law] == [
+        (0.7, 0.6),
+        (RULE.safe_anchor,),
+    ]
 
 
 def test_with_the_horizon_known_a_late_collapse_is_found_sooner() -> None:

@@ -89,6 +89,22 @@ def test_reasoning_content_and_tool_calls_are_all_text_in_order() -> None:
     assert read(chunk({"content": [{"text": "a"}, "b", {}]})) == [Delta(text="ab")]
 
 
+def test_pieces_of_arguments_go_to_the_call_that_their_index_names() -> None:
+    calls = [
+        {"index": 0, "function": {"name": "ls", "arguments": "{}"}},
+        {"index": 1, "function": {"arguments": '{"a'}},
+        {"function": {"arguments": "whose?"}},
+    ]
+    (delta,) = read(chunk({"tool_calls": calls}))
+    assert delta.calls == ((0, "{}"), (1, '{"a'))
+
+
+def test_what_the_engine_says_it_read_comes_with_the_final_usage() -> None:
+    assert read(b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":9}}') == [
+        Delta(tokens=9, prompt_tokens=1)
+    ]
+
+
 def test_each_choice_of_an_event_has_its_delta_and_the_sum_of_all_is_nobodys() -> None:
     two = {"choices": [{"index": 1, "delta": {"content": "b"}}, {"index": 0, "delta": {"content": "a"}}]}
     final = b'{"choices":[],"usage":{"completion_tokens":9}}'
@@ -138,7 +154,8 @@ def test_events_that_tell_nothing_are_no_deltas() -> None:
 def test_a_whole_body_is_one_delta_a_choice(name: str) -> None:
     body = (CAPTURES / name).read_bytes()
     content = json.loads(body)["choices"][0]["message"]["content"]
-    assert ChatReader(1).whole(body) == [Delta(0, content, 40, "length")]
+    read_tokens = json.loads(body)["usage"]["prompt_tokens"]
+    assert ChatReader(1).whole(body) == [Delta(0, content, 40, "length", prompt_tokens=read_tokens)]
 
 
 def test_a_whole_body_with_tools_choices_and_steps() -> None:
@@ -150,7 +167,7 @@ def test_a_whole_body_with_tools_choices_and_steps() -> None:
     spec = {"spec_tokens_details": {"spec_num_correct_drafts": 3, "spec_verify_ct": 2}}
     body = json.dumps({"choices": choices, "usage": {"completion_tokens": 7}, "sglext": spec}).encode()
     assert ChatReader(2).whole(body) == [
-        Delta(0, "f{}", UNKNOWN, "tool_calls", tool=True),
+        Delta(0, "f{}", UNKNOWN, "tool_calls", tool=True, calls=((0, "{}"),)),
         Delta(1, "x"),
         Delta(0, accepted=3, steps=2),
     ]

@@ -97,6 +97,9 @@ async def test_a_killed_worker_is_missed_the_others_serve_on_and_the_end_is_clea
         pids = [worker.process.pid for worker in lab.workers]
         os.kill(lab.decode[0].process.pid, signal.SIGKILL)
         await gone([lab.decode[0].process.pid])
+        async with asyncio.timeout(20):
+            while "decode-0 gone" not in repr(lab):  # noqa: ASYNC110 (the loop reaps its child when it may)
+                await asyncio.sleep(0.02)
         assert "decode-0 gone, decode-1 up" in repr(lab)
         async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
             answer = await ask(client, lab.prefill[0], lab.decode[1], 3)

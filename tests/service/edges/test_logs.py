@@ -18,10 +18,14 @@ CANARY = "Jane Doe 12345678"
 def out() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     handlers, level = logging.root.handlers[:], logging.root.level
+    server = logging.getLogger("uvicorn")  # a server of another test may have given it handlers of its own
+    kept, propagated = server.handlers[:], server.propagate
+    server.handlers[:], server.propagate = [], True
     configure("info", stream)
     yield stream
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
+    server.handlers[:], server.propagate = kept, propagated
     structlog.reset_defaults()
 
 

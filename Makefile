@@ -55,6 +55,12 @@ gpu-race: ## read-before-ready on a CUDA device, event out and in; without one i
 	@$(GPU_PYTHON) -c 'import numpy' 2>/dev/null || { echo "gpu-race: not run: $(GPU_PYTHON) has no numpy"; exit 0; }; \
 	  $(GPU_PYTHON) -m replay.lab.gpu_race $(ARGS)
 
+# An extra: 46 MB, and a Debian library that only root can install. It stays in .venv until `make setup` makes it anew.
+lab-mooncake: setup ## install the lab's Mooncake transfer engine and try the race over TCP
+	@ldconfig -p | grep -q 'libibverbs\.so\.1' || { echo "libibverbs.so.1 is missing: apt-get install libibverbs1" >&2; exit 1; }
+	$(PIP) install --require-hashes -r requirements/lab-mooncake.txt
+	.venv/bin/python -m pytest tests/replay/lab/live_mooncake.py $(ARGS)
+
 demo: setup ## run the guarded lab once and print the score: make demo ARGS="--json"
 	.venv/bin/specguard demo $(ARGS)
 
@@ -67,7 +73,7 @@ bench-detectors: setup ## CPU a token of all detectors
 lock: ## compile requirements/*.txt anew
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip --disable-pip-version-check --quiet install "uv>=0.13,<1"
-	for name in runtime dev router; do \
+	for name in runtime dev router lab-mooncake; do \
 	  .venv-lock/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links requirements/$$name.in -o requirements/$$name.txt || exit 1; \
 	done

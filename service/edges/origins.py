@@ -24,7 +24,7 @@ from service.core.provenance import Provenance
 from service.edges.headers import Headers, value_of
 
 AT_ONCE_CHARS: Final = 4096
-"""Read on the spot, in a third of a millisecond: a short answer may be quicker than a thread."""
+"""Read on the loop, in a third of a millisecond: a short answer may be quicker than a thread."""
 QUEUE_MAX: Final = 1024
 QUEUE_CHARS: Final = 32 * 1024 * 1024
 """Prompts that wait, as text: two seconds of the thread."""
@@ -90,7 +90,8 @@ class Origins:
         )
         enrolled = Enrolled(party, facts)
         if len(facts.prompt) <= AT_ONCE_CHARS:
-            self._learn(enrolled)
+            # In this turn of the loop and before any answer, but after the request is on its way.
+            asyncio.get_running_loop().call_soon(self._learn, enrolled)
         elif len(self._queue) < QUEUE_MAX and self._waiting_chars + len(facts.prompt) <= QUEUE_CHARS:
             self._queued_chars += len(facts.prompt)
             self._queue.append(enrolled)

@@ -72,9 +72,17 @@ async def test_what_the_model_reads_and_we_cannot_is_not_judged_but_may_be_anoth
     async with running() as (origins, counted):
         enrolled = origins.enrol("r1", facts(SECRET, sealed=True), FROM)
         assert enrolled.facts.origin is None
-        assert enrolled.party.ready
+        await read(enrolled)
         origins.leave(enrolled, clean=True)
         assert counted == {"provenance:sealed": 1}
+
+
+async def test_a_short_prompt_is_read_before_any_answer_and_after_its_request_went_out() -> None:
+    async with running() as (origins, _):
+        enrolled = origins.enrol("r1", facts(SECRET), FROM)
+        assert not enrolled.party.ready
+        await asyncio.sleep(0)
+        assert enrolled.party.ready
 
 
 async def test_sessions_and_tenants_come_from_headers() -> None:

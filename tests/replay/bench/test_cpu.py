@@ -50,13 +50,14 @@ def test_the_machine_works_at_least_as_much_as_we_do() -> None:
 
 
 def test_children_count() -> None:
-    before = busy_ns(os.getpid())
     with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE) as child:
         deadline = time.monotonic() + 10
         while busy_ns(child.pid) < 0.05e9 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert child.pid in children(os.getpid())
-        assert busy_ns(os.getpid()) - before > 0.04e9
+        # Processes of earlier tests may still be going: what counts is that the whole holds its parts.
+        total = busy_ns(os.getpid())
+        assert total > sum(busy_ns(pid) for pid in children(os.getpid())) >= 0.04e9
         child.communicate(b"\n")
 
 

@@ -14,6 +14,8 @@ from service.core.detectors import DETECTORS
 
 ROOT = Path(__file__).parents[3]
 
+OURS = [name for name in DETECTORS if name != "zai"]
+
 
 @pytest.fixture
 def rules() -> dict[str, Any]:
@@ -38,9 +40,9 @@ def test_a_packaged_set_is_valid_and_named_as_its_file(name: str) -> None:
     assert load_rules(name).name == name
 
 
-def test_the_default_set_runs_every_detector() -> None:
+def test_the_default_set_runs_every_detector_but_the_public_rule_it_is_measured_against() -> None:
     rules = load_rules()
-    assert [detector.name for detector in rules.detectors] == list(DETECTORS)
+    assert [detector.name for detector in rules.detectors] == OURS
     assert repr(rules).startswith("<RuleSet default ")
 
 
@@ -56,7 +58,7 @@ def test_a_detector_left_out_is_off(tmp_path: Path, rules: dict[str, Any]) -> No
     assert "garble" not in {detector.name for detector in load_rules(written(tmp_path, rules)).detectors}
 
 
-@pytest.mark.parametrize("detector", DETECTORS)
+@pytest.mark.parametrize("detector", OURS)
 @pytest.mark.parametrize("wrong", ["three", None, [1], True, float("nan"), float("inf")])
 def test_a_wrong_number_is_named_with_file_key_and_what_stood_there(
     tmp_path: Path, rules: dict[str, Any], detector: str, wrong: object

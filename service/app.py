@@ -91,13 +91,14 @@ class Sidecar:
 
 def build(settings: Settings, rules: RuleSet) -> Sidecar:
     routes = settings.route_table()
-    metrics = Metrics(routes=routes.names, detectors=[detector.name for detector in rules.detectors])
+    detectors = tuple(detector for detector in rules.detectors if detector.name not in settings.offline)
+    metrics = Metrics(routes=routes.names, detectors=[detector.name for detector in detectors])
     metrics.describe(version=version("specguard"), settings=settings.digest(), rules=rules.digest)
     policies = {settings.policy, *(route.policy for route in settings.routes)}
     return Sidecar(
         settings=settings,
         desk=Desk(
-            rules.detectors,
+            detectors,
             rules.fusion,
             governor=Governor(settings.abort),
             held_max=settings.limits.held_bytes,

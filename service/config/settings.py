@@ -147,6 +147,8 @@ class Settings(Strict):
     """Salt of the hashes: the same on all replicas to compare theirs; by default it dies with the process."""
     rules: str = "default"
     """A packaged rule set's name, or a file."""
+    offline: tuple[str, ...] = ("saturation", "stutter", "rarity", "salad", "seam", "structure")
+    """Detectors of the rule set that live streams do without: together 8 us a chunk. Records get them all."""
     policy: Policy = Policy.OBSERVE
     """What to do about a verdict where no route says."""
     routes: tuple[RouteSettings, ...] = ()

@@ -175,6 +175,7 @@ class Guard(Relay):
 
     def tick(self, now: float) -> None:
         super().tick(now)
+        self._read_prompt()
         if not self.over.done():
             self._obey(self.monitor.tick(now), now)
 
@@ -214,6 +215,7 @@ class Guard(Relay):
 
     def on_end(self) -> None:
         self._exchange = None
+        self._read_prompt()
         self._hear(self.monitor.end, Ending.COMPLETE)
 
     def on_error(self, error: UpstreamError) -> None:
@@ -236,7 +238,14 @@ class Guard(Relay):
         """The look that the last read called for."""
         self._looking = False
         if not self.over.done():
+            self._read_prompt()
             self._hear(self.monitor.look)
+
+    def _read_prompt(self) -> None:
+        """Before a look: whose words these may be depends on what was asked."""
+        origins, enrolled = self._means.origins, self._enrolled
+        if origins is not None and enrolled is not None and not enrolled.party.ready:
+            origins.read_now(enrolled)
 
     # --- obeying ---
 

@@ -77,12 +77,28 @@ async def test_what_the_model_reads_and_we_cannot_is_not_judged_but_may_be_anoth
         assert counted == {"provenance:sealed": 1}
 
 
-async def test_a_short_prompt_is_read_before_any_answer_and_after_its_request_went_out() -> None:
+async def test_a_short_prompt_waits_for_its_request_to_go_out_and_for_no_thread() -> None:
     async with running() as (origins, _):
         enrolled = origins.enrol("r1", facts(SECRET), FROM)
+        await asyncio.sleep(0)  # the turn of the loop in which the request goes out
         assert not enrolled.party.ready
-        await asyncio.sleep(0)
+        assert repr(origins).startswith("<Origins 0 waiting")
+        await read(enrolled)
+
+
+async def test_a_look_that_comes_sooner_has_a_short_prompt_read_at_once() -> None:
+    async with running() as (origins, _):
+        enrolled = origins.enrol("r1", facts(SECRET), FROM)
+        origins.read_now(enrolled)
         assert enrolled.party.ready
+
+
+async def test_the_prompt_of_a_request_that_is_over_is_not_read() -> None:
+    async with running() as (origins, _):
+        enrolled = origins.enrol("r1", facts(SECRET), FROM)
+        origins.leave(enrolled, clean=True)
+        origins.read_now(enrolled)
+        assert not enrolled.party.ready
 
 
 async def test_sessions_and_tenants_come_from_headers() -> None:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from service.probe.taps import Taps
 ROUNDS: Final = 15
 STEPS: Final = 200
 DEPTH: Final = 3
+CHANGE: Final = 4
 _EMPTY: Final = """
 import socket, sys
 sink = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM, fileno=int(sys.argv[1]))
@@ -47,21 +49,37 @@ class StandIn:
         self.spec_num_correct_drafts += accepted
 
 
-def measure(requests: int, targets: tuple[Target, ...] = ()) -> float:
-    """Microseconds a step: the median of the rounds' means, the stand-ins' own work taken out."""
+def measure(requests: int, targets: tuple[Target, ...] = (), *, changing: bool = False) -> float:
+    """Microseconds a step: the median of the rounds' means, the stand-ins' own work taken out.
+
+    Changing: every fourth step one request has ended and another one's prefill is a step of its own.
+    """
     taps = Taps(Settings(targets=targets), Sender.of(Settings(targets=targets)))
     streamer = stand_in_streamer()
     batch = [StandIn(f"{place:032x}") for place in range(requests)]
+    numbers = count(requests)
 
-    def step() -> None:
-        taps.step(streamer, batch)
+    def turn(number: int) -> list[StandIn]:
+        """The requests of the next scheduler step, one step on."""
+        if changing and number % CHANGE == 0:
+            batch.pop(0)
+            batch.append(StandIn(f"{next(numbers):032x}"))
+            return batch[-1:]
+        for request in batch:
+            request.verify(number % (DEPTH + 1))
+        return batch
+
+    def tell(number: int) -> None:
+        reqs = turn(number)
+        taps.step(streamer, reqs)
         if taps.wants_meta():
-            taps.counts(batch)
+            taps.counts(reqs)
 
     full, bare = [], []
     for _ in range(ROUNDS):
-        full.append(_timed(batch, step))
-        bare.append(_timed(batch, lambda: None))
+        full.append(_timed(tell))
+        bare.append(_timed(turn))
+        batch = [StandIn(f"{next(numbers):032x}") for _ in batch]
     taps.close()
     if not taps.live:
         raise RuntimeError("the probe stood aside")
@@ -86,6 +104,7 @@ def main() -> None:
             "requests": requests,
             "us_a_step_meta_only": round(measure(requests), 2),
             "us_a_step_one_sidecar": round(measure(requests, (target,)), 2),
+            "us_a_step_changing_batch": round(measure(requests, (target,), changing=True), 2),
             "us_a_step_two_sidecars": round(measure(requests, (target, target)), 2),
         }
     print(json.dumps(figures))  # noqa: T201 - the figures are what the command is for
@@ -108,12 +127,10 @@ def emptied_socket() -> Iterator[Target]:
             reader.wait()
 
 
-def _timed(batch: list[StandIn], step: Callable[[], None]) -> float:
+def _timed(step: Callable[[int], object]) -> float:
     start = time.thread_time()
     for number in range(STEPS):
-        for place, request in enumerate(batch):
-            request.verify((number + place) % (DEPTH + 1))
-        step()
+        step(number)
     return (time.thread_time() - start) / STEPS * 1e6
 
 

@@ -15,10 +15,11 @@ _UNIFIED: Final = 0
 class Engine:
     """The scheduler of this process; unknown until it has set itself up."""
 
-    __slots__ = ("_context", "_scheduler")
+    __slots__ = ("_configured", "_context", "_scheduler")
 
     def __init__(self, scheduler: Any = None, context: Any = None) -> None:  # noqa: ANN401 - SGLang's own objects
         self._scheduler = scheduler
+        self._configured = -1
         self._context = context  # the module sglang.srt.runtime_context
 
     def origin(self, streamer: Any, origin: Origin) -> Origin:  # noqa: ANN401
@@ -31,16 +32,22 @@ class Engine:
         return origin
 
     def depth(self) -> int:
-        """Draft tokens that a verify step can accept at most, as the drafter runs now; 0: not known."""
+        """Draft tokens that a verify step can accept at most, as the drafter runs now; 0: not known.
+
+        An adaptive drafter has its present width on itself; the configuration is read for others, once.
+        """
         drafter = None if self._scheduler is None else self._scheduler.draft_worker
-        if drafter is None or self._context is None:
+        if drafter is None:
             return 0
-        spec = self._context.get_spec()
-        steps = getattr(drafter, "speculative_num_steps", spec.speculative_num_steps)
-        if steps:
-            return int(steps)
-        drafts = getattr(drafter, "speculative_num_draft_tokens", spec.speculative_num_draft_tokens)
-        return int(drafts) - 1 if drafts else 0
+        steps = getattr(drafter, "speculative_num_steps", None)
+        return int(steps) if steps else self._configured_depth()
+
+    def _configured_depth(self) -> int:
+        if self._configured < 0:
+            spec = self._context.get_spec()
+            drafts = spec.speculative_num_draft_tokens
+            self._configured = spec.speculative_num_steps or (drafts - 1 if drafts else 0)
+        return self._configured
 
     def load(self, role: int) -> Load:
         """The lengths of the queues."""

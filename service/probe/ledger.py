@@ -10,8 +10,9 @@ plain integers. Output is valid by construction, not by checking.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from operator import sub
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from service.probe.wire import NO_STEP, Rows
 
@@ -22,13 +23,14 @@ MAX_WAITING: Final = 4096
 class Mark:
     """How far one request has been read."""
 
-    __slots__ = ("accepted", "key", "pending", "room", "steps")
+    __slots__ = ("accepted", "key", "pending", "room", "said", "steps")
 
     def __init__(self, key: bytes, room: bytes) -> None:
         self.key = key
         self.room = room  # b"" without disaggregation
         self.steps = 0
         self.accepted = 0  # draft tokens of these steps
+        self.said = False  # announced before its first step
         self.pending: list[int] = []  # counts that no chunk has carried yet
 
 
@@ -37,12 +39,13 @@ class Ledger:
 
     __slots__ = (
         "_accepted",
-        "_fresh",
+        "_batch",
+        "_counts",
+        "_grown",
         "_keeps",
         "_keys",
         "_mark",
         "_marks",
-        "_moved",
         "_rooms",
         "_steps",
         "_waiting",
@@ -56,44 +59,44 @@ class Ledger:
         self._rooms = b""
         self._steps: list[int] = []
         self._accepted: list[int] = []
-        self._moved: list[Mark] = []  # whose counts of the last step are not pending yet: they are in _fresh
-        self._fresh = b""
+        # The last step, as long as no chunk has carried it: who, who of them moved, by how much.
+        self._batch: list[Mark] = []
+        self._grown: list[bool] = []
+        self._counts = b""
         self._waiting: set[Mark] = set()  # whose pending counts are not none
 
     def read(self, reqs: Sequence[Any]) -> Rows:
         """A row for each verify step since the last look, and for each request seen for the first time."""
-        seen: list[Mark] = []
         try:
-            marks = [req.specguard_mark for req in reqs]
+            marks, seen = [req.specguard_mark for req in reqs], False
         except AttributeError:
-            marks = [self._known(req, seen) for req in reqs]
+            marks, seen = [self._known(req) for req in reqs], True
         steps = [req.spec_verify_ct for req in reqs]
         accepted = [req.spec_num_correct_drafts for req in reqs]
         if marks != self._marks:
             self._turn_to(marks)
         before, self._steps = self._steps, steps
         sums, self._accepted = self._accepted, accepted
+        if self._batch:
+            self._spill()
         grown = list(map(sub, steps, before))
         if grown.count(1) == len(grown):
             counts = bytes(map(sub, accepted, sums))
-            self._keep(marks, counts)
+            self._keep(marks, [], counts)
             return Rows(self._keys, self._rooms, steps, counts)
-        # Steps that went by unseen (growth beyond one) are a gap; nothing is invented for them.
-        places = [place for place, growth in enumerate(grown) if growth == 1]
-        moved = [marks[place] for place in places]
-        counts = bytes([accepted[place] - sums[place] for place in places])
-        self._keep(moved, counts)
-        fresh = [mark for mark, count in zip(marks, steps, strict=True) if not count and mark in seen]
-        rows = moved + fresh
-        told = [steps[place] for place in places] + [0] * len(fresh)
-        return Rows(_keys(rows), _rooms(rows), told, counts + bytes([NO_STEP]) * len(fresh))
+        # Growth beyond one is a gap: steps went by unseen, and nothing is invented for them.
+        moved = [growth == 1 for growth in grown]
+        counts = bytes(compress(map(sub, accepted, sums), moved))
+        self._keep(marks, moved, counts)
+        told = list(compress(marks, moved)), list(compress(steps, moved))
+        return _rows(*told, counts, _unsaid(marks, steps) if seen else [])
 
     def take(self, reqs: Sequence[Any]) -> list[list[int]]:
         """What the chunks of these requests are to carry: the counts since their last chunks."""
         marks = [req.specguard_mark for req in reqs]
-        if marks == self._moved and (not self._waiting or self._waiting.isdisjoint(marks)):
-            counts = [[count] for count in self._fresh]
-            self._moved, self._fresh = [], b""
+        if marks == self._batch and (not self._waiting or self._waiting.isdisjoint(marks)):
+            counts = self._last()
+            self._keep([], [], b"")
             return counts
         self._spill()
         taken = [mark.pending for mark in marks]
@@ -102,41 +105,59 @@ class Ledger:
         self._waiting.difference_update(marks)
         return taken
 
-    def _known(self, req: Any, seen: list[Mark]) -> Mark:  # noqa: ANN401 - the engine's own object
-        mark = getattr(req, "specguard_mark", None)
-        if not isinstance(mark, Mark):
+    def _known(self, req: Any) -> Mark:  # noqa: ANN401 - the engine's own object
+        try:
+            mark = req.specguard_mark
+        except AttributeError:
             mark = req.specguard_mark = self._mark(req)
-            seen.append(mark)
-        return mark
+        return cast("Mark", mark)
 
     def _turn_to(self, marks: list[Mark]) -> None:
         """Another batch: the marks of the last one learn where it stands."""
         for mark, steps, accepted in zip(self._marks, self._steps, self._accepted, strict=True):
-            mark.steps, mark.accepted = steps, accepted
+            mark.steps = steps
+            mark.accepted = accepted
         self._marks = marks
-        self._keys, self._rooms = _keys(marks), _rooms(marks)
+        self._keys, self._rooms = _columns(marks)
         self._steps = [mark.steps for mark in marks]
         self._accepted = [mark.accepted for mark in marks]
         if len(self._waiting) > MAX_WAITING:
             self._waiting.intersection_update(marks)
 
-    def _keep(self, moved: list[Mark], counts: bytes) -> None:
-        if self._moved:
-            self._spill()
+    def _keep(self, marks: list[Mark], grown: list[bool], counts: bytes) -> None:
         if self._keeps:
-            self._moved, self._fresh = moved, counts
+            self._batch, self._grown, self._counts = marks, grown, counts
+
+    def _last(self) -> list[list[int]]:
+        """The last step as chunks carry it."""
+        if not self._grown:
+            return [[count] for count in self._counts]
+        counts = iter(self._counts)
+        return [[next(counts)] if grown else [] for grown in self._grown]
 
     def _spill(self) -> None:
         """The last step's counts wait on the requests themselves."""
-        for mark, count in zip(self._moved, self._fresh, strict=True):
-            mark.pending.append(count)
-        self._waiting.update(self._moved)
-        self._moved, self._fresh = [], b""
+        for mark, counts in zip(self._batch, self._last(), strict=True):
+            if counts:
+                mark.pending += counts
+                self._waiting.add(mark)
+        self._keep([], [], b"")
 
 
-def _keys(marks: list[Mark]) -> bytes:
-    return b"".join([mark.key for mark in marks])
+def _unsaid(marks: list[Mark], steps: list[int]) -> list[Mark]:
+    """Those that nobody has heard of: new, and without a step that would tell of them."""
+    new = [mark for mark, count in zip(marks, steps, strict=True) if not count and not mark.said]
+    for mark in new:
+        mark.said = True
+    return new
 
 
-def _rooms(marks: list[Mark]) -> bytes:
-    return b"".join([mark.room for mark in marks])
+def _rows(moved: list[Mark], steps: list[int], counts: bytes, new: list[Mark]) -> Rows:
+    keys, rooms = _columns(moved + new)
+    return Rows(keys, rooms, steps + [0] * len(new), counts + bytes([NO_STEP]) * len(new))
+
+
+def _columns(marks: list[Mark]) -> tuple[bytes, bytes]:
+    """Keys and rooms; there are rooms for all of a batch or for none."""
+    keys = b"".join([mark.key for mark in marks])
+    return keys, b"".join([mark.room for mark in marks]) if marks and marks[0].room else b""

@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint rules test demo bench-gateway bench-detectors lock
+.PHONY: help setup lint rules test test-sglang demo bench-gateway bench-detectors lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,13 @@ rules: ## check alerts.yaml and run its promtool tests
 
 test: rules setup lint ## every check: rules, lint, then pytest
 	.venv/bin/python -m pytest $(ARGS)
+
+# The engine is kept from run to run; our own package is put into it anew each time.
+SGLANG_DIR ?= .sglang
+test-sglang: setup ## the suite against the real SGLang on CPU: opt-in, 4 GB and some minutes the first time
+	tests/fixtures/sglang-cpu/setup.sh $(SGLANG_DIR)
+	$(SGLANG_DIR)/venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --force-reinstall .
+	SPECGUARD_SGLANG_DIR=$(abspath $(SGLANG_DIR)) .venv/bin/python -m pytest tests/sglang/live_*.py $(ARGS)
 
 bench-lab: setup ## how much of its own matrix multiplications' speed the lab's model reaches
 	.venv/bin/python -m replay.bench.lab $(ARGS)

@@ -216,6 +216,10 @@ class ScriptedClient:
         status, headers = await self.head()
         return status, headers, await self.body(headers)
 
+    async def rest(self) -> bytes:
+        """What comes until the other side closes. Raises ConnectionResetError where it resets instead."""
+        return await self._reader.read(-1)
+
     async def closed(self) -> bool:
         """Whether the other side closes without another byte."""
         try:

@@ -1,4 +1,4 @@
-"""A head is bounded in bytes and in time, and a whole one is left alone."""
+"""A head is bounded in bytes and in time, a whole one is left alone, and HTTP/1.0 gets what it can read."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -10,7 +10,7 @@ from uvicorn.server import ServerState
 
 from service.edges.bounded import BoundedProtocol
 from service.edges.outlet import Receive, Send
-from service.edges.server import data_config
+from service.edges.server import App, data_config
 from tests.fakes import ScriptedClient
 
 
@@ -33,8 +33,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[ScriptedClient]:
-    config = data_config(app, host="127.0.0.1", port=0)
+async def listening(served: App = app) -> AsyncIterator[ScriptedClient]:
+    config = data_config(served, host="127.0.0.1", port=0)
     config.load()
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(
@@ -91,3 +91,51 @@ async def test_a_slow_body_is_not_a_slow_head() -> None:
         await asyncio.sleep(0.2)
         await client.send(b"cd")
         assert (await client.response())[0] == 200
+
+
+OLD = b"GET / HTTP/1.0\r\n\r\n"
+
+
+def says(*messages: bytes, whole: bool = True, length: int = 0) -> App:
+    """An app that sends these pieces, and ends its answer or lets it break off."""
+
+    async def answer(_: Mapping[str, Any], __: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % length)] if length else []
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for message in messages:
+            await send({"type": "http.response.body", "body": message, "more_body": True})
+        if whole:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return answer
+
+
+async def test_a_client_of_http_1_0_gets_a_body_that_ends_with_its_connection() -> None:
+    async with listening(says(b"one ", b"two")) as client:
+        await client.send(OLD)
+        status, headers = await client.head()
+        assert (status, headers) == (200, {b"connection": b"close"})
+        assert await client.rest() == b"one two"
+
+
+async def test_a_length_that_is_known_is_told_to_http_1_0_too() -> None:
+    async with listening(says(b"one ", b"two", length=7)) as client:
+        await client.send(OLD)
+        status, headers, received = await client.response()
+        assert (status, headers[b"content-length"], received) == (200, b"7", b"one two")
+        assert await client.closed()
+
+
+async def test_a_body_that_breaks_off_is_no_whole_one_for_http_1_0() -> None:
+    async with listening(says(b"one ", whole=False)) as client:
+        await client.send(OLD)
+        await client.head()
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+
+
+async def test_http_1_1_keeps_its_chunks() -> None:
+    async with listening(says(b"one ", b"two")) as client:
+        await client.get(b"/")
+        _, headers, received = await client.response()
+        assert (headers[b"transfer-encoding"], received) == (b"chunked", b"one two")

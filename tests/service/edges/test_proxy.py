@@ -214,6 +214,17 @@ async def test_connections_of_clients_are_kept_and_used_again() -> None:
         assert port.upstream.connections == 1
 
 
+@pytest.mark.parametrize("policy", [Policy.OBSERVE, Policy.PROTECT])
+async def test_a_client_of_http_1_0_reads_a_stream_to_its_end(policy: Policy) -> None:
+    async with guarded([*HELLO], policy=policy) as port:
+        client = await port.client()
+        await client.send(b"POST %b HTTP/1.0\r\ncontent-length: %d\r\n\r\n%b" % (CHAT, len(body()), body()))
+        status, headers = await client.head()
+        assert (status, b"transfer-encoding" in headers) == (200, False)
+        assert await client.rest() == b"".join(chat("hello", usage=False))
+        client.leave()
+
+
 async def test_draining_lets_streams_end_and_takes_nothing_new() -> None:
     slow = [head(), *pieces(*chat("one", "two"), pause_s=0.05)]
     async with guarded(slow) as port:

@@ -8,6 +8,7 @@ cannot be read or the process is full (`observe`, `protect`): it goes through un
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from secrets import token_hex
 from time import monotonic
@@ -46,6 +47,8 @@ ALLOWED: Final[Mapping[bytes, frozenset[str]]] = {
 }
 HEADERS_MAX: Final = 100
 """Lines in a request head; Envoy's edge guide, and no SDK sends a third of it."""
+HOST: Final = re.compile(rb"[\w.~!$&'()*+,;=%:\[\]-]*")
+"""A name or an address and a port (RFC 3986, 3.2); empty for who has none to name."""
 
 
 class Inspected(NamedTuple):
@@ -121,6 +124,7 @@ class Proxy:
         headers: Headers = scope["headers"]
         path: bytes = scope["raw_path"]
         self._check(path, scope["method"], headers)
+        self._check_head(scope, headers)
         body = await read_body(
             receive, headers, most_bytes=self._limits.body_bytes, within_s=self._timeouts.body_s
         )
@@ -141,13 +145,21 @@ class Proxy:
             raise RefusedError(
                 405, "method_not_allowed", "this path takes another method", Guilty.CLIENT, allow
             )
-        if len(headers) > HEADERS_MAX or size_of(headers) > self._limits.header_bytes:
-            raise RefusedError(
-                431, "headers_too_large", "the request head is too large", Guilty.CLIENT, CLOSE
-            )
         if not self.accepting:
             message = "the proxy is shutting down"
             raise RefusedError(UNAVAILABLE, "shutting_down", message, Guilty.OURS, CLOSE)
+
+    def _check_head(self, scope: Mapping[str, Any], headers: Headers) -> None:
+        """Refuse a head that is too large, or from which nobody can tell which host was meant."""
+        line_bytes = len(scope["method"]) + len(scope["raw_path"]) + len(scope["query_string"])
+        if len(headers) > HEADERS_MAX or line_bytes + size_of(headers) > self._limits.header_bytes:
+            message = "the request head is too large"
+            raise RefusedError(431, "headers_too_large", message, Guilty.CLIENT, CLOSE)
+        hosts = [value for name, value in headers if name == b"host"]
+        needed = scope["http_version"] != "1.0"
+        if len(hosts) > 1 or (needed and not hosts) or not all(map(HOST.fullmatch, hosts)):
+            message = "the client must send one valid Host header"
+            raise RefusedError(400, "bad_host", message, Guilty.CLIENT, CLOSE)
 
     def _relay(self, scope: Mapping[str, Any], send: Send, request: Request) -> Relay:
         inspected = self._inspect(scope, request)

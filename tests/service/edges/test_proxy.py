@@ -90,6 +90,56 @@ async def test_a_request_head_over_the_limits_is_refused() -> None:
         assert (await port.ask(body(), b"x-large: " + b"v" * 40_000))[0] == 431
 
 
+async def test_the_request_line_counts_towards_the_head() -> None:
+    async with guarded([answer(b"{}")], limits=Limits(header_bytes=2048)) as port:
+        client = await port.client()
+        await client.get(b"/health?q=" + b"x" * 1500)
+        assert (await client.response())[0] == 200
+        await client.get(b"/health?q=" + b"x" * 3000)
+        status, headers, _ = await client.response()
+        assert (status, headers[b"connection"]) == (431, b"close")
+        client.leave()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b" HTTP/1.1\r\n",
+        b" HTTP/1.1\r\nhost: a\r\nhost: a\r\n",
+        b" HTTP/1.1\r\nhost: a, b\r\n",
+        b" HTTP/1.1\r\nhost: a/b\r\n",
+        b" HTTP/1.0\r\nhost: a\r\nhost: b\r\n",
+    ],
+    ids=["none", "two", "list", "path", "two_old"],
+)
+async def test_a_request_without_one_host_is_the_clients_mistake(lines: bytes) -> None:
+    async with guarded([answer(b"{}")]) as port:
+        client = await port.client()
+        await client.send(b"GET /health" + lines + b"\r\n")
+        status, headers, received = await client.response()
+        assert (status, headers[b"connection"]) == (400, b"close")
+        assert msgspec.json.decode(received)["error"] == {
+            "message": "the client must send one valid Host header",
+            "type": "invalid_request_error",
+            "code": "bad_host",
+        }
+        assert port.upstream.requests == []
+        client.leave()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [b" HTTP/1.1\r\nhost: [::1]:8400\r\n", b" HTTP/1.1\r\nhost:\r\n", b" HTTP/1.0\r\n"],
+    ids=["address", "empty", "none_old"],
+)
+async def test_a_host_that_http_allows_is_taken(lines: bytes) -> None:
+    async with guarded([answer(b"fine")]) as port:
+        client = await port.client()
+        await client.send(b"GET /health" + lines + b"\r\n")
+        assert (await client.response())[0] == 200
+        client.leave()
+
+
 async def test_a_body_that_does_not_come_times_out() -> None:
     async with guarded([answer(b"{}")], timeouts=Timeouts(body_s=0.05)) as port:
         client = await port.client()

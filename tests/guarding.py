@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from service.config.routes import RouteTable
+from service.config.routes import RouteSettings, RouteTable
 from service.config.settings import Limits, Timeouts
 from service.core.desk import Desk
 from service.core.dialects import DIALECTS
@@ -160,6 +160,7 @@ def new_desk() -> Desk:
 async def guarded(
     *scripts: Script,
     policy: Policy = Policy.OBSERVE,
+    routes: tuple[RouteSettings, ...] = (),
     by_header: tuple[Policy, ...] = (),
     pins: tuple[int, ...] = (),
     limits: Limits | None = None,
@@ -185,7 +186,7 @@ async def guarded(
         proxy = Proxy(
             means,
             dialects=DIALECTS,
-            routes=RouteTable((), policy, by_header),
+            routes=RouteTable(routes, policy, by_header),
             limits=limits or Limits(),
             timeouts=timeouts or Timeouts(),
         )

@@ -1,6 +1,8 @@
 """Routes: which policy and which knobs a request gets, by its path and its model.
 
-The first route whose `match` fits wins; what none fits gets the default policy. A knob left out keeps the
+The first route whose `match` fits wins; what none fits gets the default policy. A request that cannot be
+read names no model, so it may have been meant for any: it counts as strict where one strict route of its path
+could have been meant (`may_be_strict`). A knob left out keeps the
 value that `service.core.policy.RoutePolicy` gives it: the numbers have one home, and it is not here.
 """
 
@@ -35,7 +37,12 @@ class Match(Strict):
     path: str | None = None
     """The request's path, exactly."""
     model: str | None = None
-    """The request's model, as a shell pattern: `glm-*`."""
+    """The request's model, as a shell pattern: `glm-*`. A body that cannot be read is refused where a strict
+    route of its path names models: it may have been meant for one of them."""
+
+    @property
+    def any_model(self) -> bool:
+        return self.model in {None, "*"}
 
     def fits(self, path: str, model: str) -> bool:
         return self.path in {None, path} and (self.model is None or fnmatchcase(model, self.model))
@@ -99,9 +106,22 @@ class RouteTable:
 
     def find(self, path: str, model: str, header: str = "") -> RoutePolicy:
         """The request's policy; `header` is the client's own wish, heard only where the owner allows it."""
-        wish = header if header in self._by_header else ""
         fitting = (policies for match, policies in self._routes if match.fits(path, model))
-        return next(fitting, self._default)[wish]
+        return next(fitting, self._default)[self._wish(header)]
+
+    def may_be_strict(self, path: str, header: str = "") -> bool:
+        """Whether a request of unknown model may be meant for a strict route."""
+        wish = self._wish(header)
+        for match, policies in self._routes:
+            if match.path in {None, path}:
+                if policies[wish].policy is Policy.STRICT:
+                    return True
+                if match.any_model:
+                    return False
+        return self._default[wish].policy is Policy.STRICT
+
+    def _wish(self, header: str) -> str:
+        return header if header in self._by_header else ""
 
 
 def _variants(own: RoutePolicy) -> dict[str, RoutePolicy]:

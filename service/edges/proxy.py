@@ -180,7 +180,7 @@ class Proxy:
         try:
             facts = dialect.request(request.body)
         except BadRequest:  # the engine knows better what is wrong with it, and says so with its own 400
-            if self._route(scope, "").policy is Policy.STRICT:
+            if self._routes.may_be_strict(_path(scope), _wish(scope)):
                 message = "the request body cannot be read, and this route inspects every answer"
                 raise RefusedError(400, "unreadable_body", message, Guilty.CLIENT) from None
             self.means.desk.count("uninspected", "malformed")
@@ -188,8 +188,7 @@ class Proxy:
         return Inspected(facts, dialect, self._route(scope, facts.model))
 
     def _route(self, scope: Mapping[str, Any], model: str) -> RoutePolicy:
-        wish = (value_of(scope["headers"], POLICY) or b"").decode("latin-1").strip()
-        return self._routes.find(scope["raw_path"].decode("latin-1"), model, wish)
+        return self._routes.find(_path(scope), model, _wish(scope))
 
     def _full(self, route: RoutePolicy) -> bool:
         if len(self.means.live) < self._limits.streams:
@@ -208,3 +207,13 @@ class Proxy:
         headers = [*refusal_headers(body, retry_after_s), *refused.headers]
         await send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _path(scope: Mapping[str, Any]) -> str:
+    path: bytes = scope["raw_path"]
+    return path.decode("latin-1")
+
+
+def _wish(scope: Mapping[str, Any]) -> str:
+    """The policy that the client asks for."""
+    return (value_of(scope["headers"], POLICY) or b"").decode("latin-1").strip()

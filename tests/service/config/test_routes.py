@@ -47,6 +47,30 @@ def test_any_other_header_is_not_heard(table: RouteTable, header: str) -> None:
     assert table.find(CHAT, "glm-5", header).policy is Policy.STRICT
 
 
+@pytest.mark.parametrize(
+    ("routes", "strict"),
+    [
+        ([AGENTS, CHATS], True),
+        ([CHATS, AGENTS], False),
+        ([RouteSettings(name="all", match=Match(path=CHAT, model="*")), AGENTS], False),
+        ([RouteSettings(name="some", match=Match(path=CHAT, model="q*")), AGENTS], True),
+        ([RouteSettings(name="other", match=Match(path="/generate"), policy=Policy.STRICT)], False),
+    ],
+    ids=["strict_first", "never_reached", "star_first", "another_model_first", "another_path"],
+)
+def test_a_request_of_unknown_model_may_be_meant_for_any_strict_route_it_can_reach(
+    routes: list[RouteSettings], strict: bool
+) -> None:
+    assert RouteTable(routes, Policy.PROTECT, []).may_be_strict(CHAT) is strict
+
+
+def test_strict_by_default_or_by_an_allowed_header_counts_too() -> None:
+    assert RouteTable([], Policy.STRICT, []).may_be_strict(CHAT)
+    assert RouteTable([], Policy.OBSERVE, [Policy.STRICT]).may_be_strict(CHAT, "strict")
+    assert not RouteTable([], Policy.OBSERVE, []).may_be_strict(CHAT, "strict")
+    assert not RouteTable([AGENTS], Policy.STRICT, [Policy.OBSERVE]).may_be_strict(CHAT, "observe")
+
+
 def test_every_knob_of_the_core_can_be_set_and_no_other() -> None:
     knobs = {field.name for field in msgspec.structs.fields(RoutePolicy)}
     assert set(RouteSettings.model_fields) - {"match"} == knobs

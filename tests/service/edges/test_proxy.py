@@ -6,6 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from service.config.routes import Match, RouteSettings
 from service.config.settings import Limits, Timeouts
 from service.core.events import Policy
 from service.edges.proxy import ALLOWED
@@ -202,6 +203,16 @@ async def test_a_request_that_cannot_be_read_is_refused_where_every_answer_must_
         assert status == 400
         assert msgspec.json.decode(received)["error"]["type"] == "unreadable_body"
         assert port.upstream.requests == []
+
+
+async def test_a_request_of_unreadable_model_is_refused_where_one_model_of_its_path_is_strict() -> None:
+    strict = RouteSettings(
+        name="agents", match=Match(path=CHAT.decode(), model="glm-*"), policy=Policy.STRICT
+    )
+    async with guarded([answer(b"{}")], policy=Policy.PROTECT, routes=(strict,)) as port:
+        assert (await port.ask(b"{broken"))[0] == 400
+        assert (await port.ask(b"{broken", path=b"/generate"))[0] == 200
+        assert len(port.upstream.requests) == 1
 
 
 async def test_a_client_may_choose_among_the_policies_that_are_allowed() -> None:

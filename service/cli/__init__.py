@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from cyclopts import App, CycloptsError
 
-from service.cli import lab, rules
+from service.cli import lab, replay, rules
 from service.cli.demo import demo
 from service.cli.exits import BAD_INPUT, DONE, INTERRUPTED, Unfit
 from service.cli.inspect import inspect
@@ -35,6 +35,7 @@ app.command(inspect)
 app.command(rules.app)
 app.command(demo)
 app.command(lab.app)
+app.command(replay.app)
 
 
 def main() -> None:

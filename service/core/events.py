@@ -232,6 +232,7 @@ class Outcome(StrEnum):
     MARKED = "marked"  # a verdict stood and the text was delivered all the same (observe, or out of means)
     FAILED = "failed"  # failed loudly because of a verdict: a real 5xx, or an in-band error
     UPSTREAM_ERROR = "upstream_error"  # router or engine failed; no verdict on content
+    UNINSPECTED = "uninspected"  # delivered, and nobody could look into it
     CLIENT_GONE = "client_gone"
     REFUSED = "refused"  # our own limit or a bad request
 
@@ -290,6 +291,9 @@ class Attempt(msgspec.Struct, frozen=True):
     accept_length: float = float("nan")
     findings: tuple[Finding, ...] = ()
     ending: Ending = Ending.COMPLETE
+    prefill: str = ""  # the prefill worker, where a probe named it
+    telemetry: str = "none"  # how well its verify steps are known: exact, gapped, upper or none
+    engine_said: tuple[str, ...] = ()  # words of the engine's own checks: `kind`, or `worker:kind`
 
 
 class Incident(msgspec.Struct, frozen=True):

@@ -61,6 +61,15 @@ class Monitor(Custody):
             return self._again(f"status_{status}", now) or NOTHING
         return NOTHING
 
+    def encoded(self, status: int, worker: WorkerFacts, now: float) -> Sequence[Action]:
+        """The response head arrived, and the body is in a coding that nobody asked for: it cannot be read."""
+        self.state = State.OPEN
+        self.generation.seal(status, worker, now)
+        self._desk.count("uninspected", "encoding")
+        if self._route.policy is Policy.STRICT:
+            return self._again("unreadable", now) or self._fail(UNREADABLE, Outcome.UPSTREAM_ERROR, now)
+        return NOTHING
+
     def feed(self, data: bytes, now: float) -> Sequence[Action]:
         """Bytes of the response body."""
         generation = self.generation
@@ -183,6 +192,7 @@ class Monitor(Custody):
         self._desk.count("hold_overflow", self._route.policy)
         if self._route.policy is Policy.STRICT:
             return self._fail(TOO_LARGE, Outcome.REFUSED, now)
+        self._desk.count("uninspected", "too_large")
         self._waived = True
         return self._release(self._whole.give_up(), now)
 
@@ -203,11 +213,12 @@ class Monitor(Custody):
     # --- ends ---
 
     def _end_uninspected(self, ending: Ending, now: float) -> Sequence[Action]:
-        """A response that is no success: the engine's or router's own word, passed on as it is."""
+        """A response that nobody looked into, passed on as it is: no success, or sealed to us."""
         self.generation.ending = ending
         if ending is not Ending.COMPLETE:
             return self._lost(ending, now)
-        return (Finish(), *self._close(Outcome.UPSTREAM_ERROR, now))
+        outcome = Outcome.UNINSPECTED if self.generation.sealed else Outcome.UPSTREAM_ERROR
+        return (Finish(), *self._close(outcome, now))
 
     def _end_stream(self, ending: Ending, now: float) -> Sequence[Action]:
         generation = self.generation

@@ -38,6 +38,7 @@ from service.edges.headers import (
     ROUTED_WORKER,
     TARGET_WORKER,
     Headers,
+    is_encoded,
     is_event_stream,
     towards_client,
     value_of,
@@ -49,6 +50,8 @@ from service.edges.refusals import refusal_headers
 from service.edges.relay import Means, Relay
 from service.edges.upstream import Request, ResponseHead, UpstreamError
 
+ERRORS: Final = 300
+"""From this status on an answer is no generation, and passes as it is."""
 OWN_HEAD: Final = ResponseHead(
     200, [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 )
@@ -192,7 +195,10 @@ class Guard(Relay):
         if worker in self._avoid:
             self._means.desk.count("retry_same_worker")
         facts = self._means.desk.fleet.worker(worker)
-        self._hear(self.monitor.head, head.status, facts, self._streamed)
+        if head.status < ERRORS and is_encoded(head.headers):
+            self._hear(self.monitor.encoded, head.status, facts)
+        else:
+            self._hear(self.monitor.head, head.status, facts, self._streamed)
         if not self._holds and not self.over.done():
             self._commit(now)  # nothing will be taken back, so the client need not wait for the first byte
 

@@ -74,6 +74,12 @@ def size_of(headers: Iterable[Header]) -> int:
     return sum(len(name) + len(value) + 4 for name, value in headers)
 
 
+def is_encoded(headers: Iterable[Header]) -> bool:
+    """Whether the body is in a content coding. We never ask for one, and read none."""
+    coding = value_of(headers, b"content-encoding") or b""
+    return coding.strip().lower() not in {b"", b"identity"}
+
+
 def is_event_stream(headers: Iterable[Header]) -> bool:
     kind = value_of(headers, b"content-type")
     return kind is not None and kind.partition(b";")[0].strip().lower() == b"text/event-stream"

@@ -445,6 +445,7 @@ def test_a_whole_response_past_the_cap_flows_on_protect_and_is_refused_on_strict
     actions = whole(watch, body)
     assert (sent(actions) == body) is kept
     assert any(isinstance(action, Fail) for action in actions) is not kept
+    assert shared.counts.get(("uninspected", "too_large"), 0) == kept
     assert shared.held_bytes == 0
 
 
@@ -456,6 +457,29 @@ def test_a_whole_response_that_cannot_be_read_is_not_delivered_on_strict_alone()
     strict.retry("t" * 32, PLAIN, 2.0)
     assert only(whole(strict, b"{not json"), Fail).reason == "unreadable_response"
     assert sent(whole(monitor(Policy.PROTECT, facts=WHOLE), b"{not json")) == b"{not json"
+
+
+@pytest.mark.parametrize("policy", [Policy.OBSERVE, Policy.PROTECT])
+def test_what_is_sealed_to_us_goes_through_unread_and_is_counted(policy: Policy) -> None:
+    shared = desk()
+    watch = monitor(policy, at=shared)
+    watch.encoded(200, WORKER, 0.0)
+    actions = [*watch.feed(b"\x1f\x8b\x08BAD", 0.1), *watch.tick(5.0), *watch.end(Ending.COMPLETE, 5.1)]
+    assert sent(actions) == b"\x1f\x8b\x08BAD"
+    assert isinstance(actions[-1], Finish)
+    assert watch.outcome is Outcome.UNINSPECTED
+    assert shared.counts["uninspected", "encoding"] == 1
+    assert shared.counts["streams", "default", policy, "uninspected"] == 1
+    assert not any(key[0] in {"verdicts", "suspects"} for key in shared.counts)
+
+
+def test_what_is_sealed_to_us_is_not_delivered_on_strict() -> None:
+    watch = monitor(Policy.STRICT)
+    assert only(watch.encoded(200, WORKER, 0.0), Restart).reason == "unreadable"
+    watch.retry("s" * 32, PLAIN, 1.0)
+    watch.encoded(200, WORKER, 1.0)
+    watch.retry("t" * 32, PLAIN, 2.0)
+    assert only(watch.encoded(200, WORKER, 2.0), Fail).reason == "unreadable_response"
 
 
 # --- bounds, and the ways out ---

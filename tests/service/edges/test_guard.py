@@ -1,6 +1,7 @@
 """A request under guard, over real sockets: bytes, retries, loud ends, and clients that leave at any time."""
 
 import asyncio
+import gzip
 
 import msgspec
 import pytest
@@ -87,6 +88,22 @@ async def test_a_refusal_of_the_engine_is_passed_on(policy: Policy, status: byte
         got, _, received = await port.ask()
         assert (got, received) == (int(status[:3]), b'{"error": 1}')
         assert len(port.upstream.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"), [(Policy.OBSERVE, 200), (Policy.PROTECT, 200), (Policy.STRICT, 502)]
+)
+async def test_a_compressed_answer_that_nobody_asked_for_goes_through_unless_strict(
+    policy: Policy, status: int
+) -> None:
+    wire = gzip.compress(b"".join(GOOD))
+    async with guarded([head(b"content-encoding: gzip"), *pieces(wire)], policy=policy) as port:
+        got, headers, received = await port.ask()
+        assert got == status
+        if status == 200:
+            assert (headers[b"content-encoding"], received) == (b"gzip", wire)
+        assert port.desk.counts["uninspected", "encoding"] >= 1
+        assert not any(key[0] == "verdicts" for key in port.desk.counts)
 
 
 # --- taking back and generating again ---

@@ -3,6 +3,7 @@
 import pytest
 
 from service.edges.headers import (
+    is_encoded,
     is_event_stream,
     size_of,
     towards_client,
@@ -91,6 +92,14 @@ def test_an_event_stream_is_told_by_its_content_type(kind: bytes, *, streams: bo
 def test_no_content_type_is_no_event_stream() -> None:
     assert not is_event_stream([])
     assert value_of([], b"content-type") is None
+
+
+@pytest.mark.parametrize(
+    ("coding", "encoded"), [(b"gzip", True), (b" Identity", False), (b"", False), (b"br, gzip", True)]
+)
+def test_a_body_in_a_content_coding_is_told(coding: bytes, *, encoded: bool) -> None:
+    assert is_encoded([(b"content-encoding", coding)]) is encoded
+    assert not is_encoded([])
 
 
 def test_size_counts_bytes_on_the_wire() -> None:

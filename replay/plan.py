@@ -124,6 +124,7 @@ _send_decoder = msgspec.json.Decoder(Send)
 def write_plan(path: Path, header: PlanHeader, sends: Iterable[Send]) -> PlanHeader:
     """Write a plan, whole or not at all; the header as it was written, hash included."""
     body, beside = path.with_name(f".{path.name}.sends"), path.with_name(f".{path.name}.part")
+    header = _header_decoder.decode(_encoder.encode(header))  # 4 for 4.0 would be another text
     digest, count = _digest_of(header), 0
     try:
         with body.open("w+b") as file:
@@ -168,9 +169,8 @@ def verify(path: Path) -> PlanHeader:
 
 
 def _digest_of(header: PlanHeader) -> "hashlib._Hash":
-    """Begin with the header as a reader will see it: a whole number for a float is another text."""
     bare = msgspec.structs.replace(header, hash="", sends=0)
-    return hashlib.sha256(_encoder.encode(_header_decoder.decode(_encoder.encode(bare))) + b"\n")
+    return hashlib.sha256(_encoder.encode(bare) + b"\n")
 
 
 def _header(path: Path, file: IO[bytes]) -> PlanHeader:

@@ -21,15 +21,16 @@ VERDICT_KINDS: Final = tuple(kind for kind in Kind if kind not in {Kind.NORMAL, 
 LOSSES: Final = ("broken_stream", "router_unreachable", "timeout", "empty_response")
 STATUSES: Final = ("status_500", "status_502", "status_503", "status_504")
 RETRY_REASONS: Final = (
-    *VERDICT_KINDS,
+    "verdict",
     *LOSSES,
     *STATUSES,
     "engine_error",
     "second_opinion",
+    "unreadable",
     "stale_connection",
 )
 RETRY_RESULTS: Final = ("restarted", *Refusal)
-ABORT_REASONS: Final = ("verdict", "client_gone", "drained", "shutdown")
+ABORT_REASONS: Final = ("verdict", "client_gone", "drained", "shutdown", "timeout", "defect")
 FAILOPEN_REASONS: Final = ("detector", "memory", "streams")
 UNINSPECTED: Final = ("path", "encoding", "too_large", "streams", "malformed")
 COVERAGE: Final = ("judged", "unread", "sealed")

@@ -1,5 +1,9 @@
 """The catalogue is data: unique keys, sentences, bounded labels."""
 
+import re
+from pathlib import Path
+
+import service
 from service.edges.catalogue import counters, gauges, histograms
 
 ALL = (*counters(("default",), ("loop",)), *gauges(), *histograms())
@@ -27,3 +31,22 @@ def test_routes_and_detectors_become_label_values() -> None:
 def test_gauges_have_no_label_without_values_but_the_infos() -> None:
     open_ended = [family.key for family in gauges() for values in family.labels.values() if not values]
     assert set(open_ended) == {"build_info", "config_hash_info"}
+
+
+def _said(pattern: str) -> set[str]:
+    """What the code says where this pattern matches: its first group."""
+    sources = Path(service.__file__).parent.rglob("*.py")
+    return {found[1] for source in sources for found in re.finditer(pattern, source.read_text())}
+
+
+def test_every_reason_for_an_abort_exists_from_the_start() -> None:
+    reasons = _said(r'leave\(drain=[\w.]+, reason="(\w+)"')
+    assert {"verdict", "timeout", "defect"} <= reasons
+    known = next(family for family in ALL if family.key == "aborts").labels["reason"]
+    assert {*reasons, "drained"} == set(known)
+
+
+def test_every_reason_for_a_retry_exists_from_the_start() -> None:
+    reasons = _said(r'_again\("(\w+)"')
+    assert {"verdict", "unreadable", "second_opinion"} <= reasons
+    assert reasons <= set(next(family for family in ALL if family.key == "retries").labels["reason"])

@@ -27,6 +27,8 @@ from service.edges.store import Store
 PAGE_MAX: Final = 500
 FORGET_S: Final = 10.0
 """How long a deletion may wait for the writer."""
+FIRST_S: Final = 0.05
+"""How often a watcher asks for the first snapshot, which the data loop makes within a second."""
 
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 Word = Annotated[str | None, Query(max_length=256)]
@@ -209,11 +211,13 @@ async def _forgotten(store: Store, *, incident: str = "", case: str = "") -> int
 
 
 async def _snapshots(board: LiveBoard) -> AsyncIterator[bytes]:
-    """Server-sent events: one snapshot a second."""
+    """Server-sent events: one snapshot a second, from the first that is made for this watcher."""
     board.enter()
     try:
         while True:
-            yield b"data: " + msgspec.json.encode(board.latest) + b"\n\n"
-            await asyncio.sleep(EVERY_S)
+            latest = board.latest
+            if latest is not None:
+                yield b"data: " + msgspec.json.encode(latest) + b"\n\n"
+            await asyncio.sleep(FIRST_S if latest is None else EVERY_S)
     finally:
         board.leave()

@@ -4,7 +4,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import httpx
@@ -178,12 +180,11 @@ def test_live_streams_flow_while_somebody_watches_and_not_after() -> None:
         server = AdminServer(create_app(made), bound)
         server.start()
         with httpx.stream("GET", f"http://127.0.0.1:{server.port}/api/streams", trust_env=False) as answer:
-            lines = answer.iter_lines()
-            first: dict[str, Any] = json.loads(next(lines).removeprefix("data: "))
+            while not board._watchers:
+                sleep(0.01)
             board.publish(5.0, 1, [lambda _: seen])
-            next(lines)
-            second: dict[str, Any] = json.loads(next(lines).removeprefix("data: "))
+            first: dict[str, Any] = json.loads(next(answer.iter_lines()).removeprefix("data: "))
         server.stop()
-    assert first["streams"] == []
-    assert second["streams"] == [msgspec.to_builtins(seen)]
+    assert first["streams"] == [msgspec.to_builtins(seen)]
+    assert datetime.fromisoformat(first["at"]).utcoffset() == timedelta(0)
     assert board._watchers == 0

@@ -60,7 +60,8 @@ class BatchLM:
         self._tables = [put(table) for table in (lab._embedded, lab._previous, lab._second)]  # noqa: SLF001
         self._layers = [[put(m) for m in (one.qkv, one.out, one.up, one.down)] for one in lab._layers]  # noqa: SLF001
         self._output = put(lab._output)  # noqa: SLF001
-        self._turns = [put(turn[:, 0, 0]) for turn in (lab._cosine, lab._sine)]  # noqa: SLF001
+        turns = lab._turns[:, 0, 0]  # noqa: SLF001
+        self._turns = put(turns.real), put(turns.imag)
 
     def __repr__(self) -> str:
         """Name the device."""
@@ -107,10 +108,10 @@ class BatchLM:
 
     def _turn(self, x: Any, start: int, end: int) -> Any:  # noqa: ANN401
         cosine, sine = (turn[start:end][None, :, None, None] for turn in self._turns)
-        size = cosine.shape[-1]
-        pairs = x[..., : 2 * size].reshape(*x.shape[:-1], 2, size)
-        turned = pairs * cosine + pairs.flip(-2) * sine
-        return self._torch.cat((turned.reshape(*x.shape[:-1], 2 * size), x[..., 2 * size :]), -1)
+        size = 2 * cosine.shape[-1]
+        a, b = x[..., :size:2], x[..., 1:size:2]
+        turned = self._torch.stack((a * cosine - b * sine, a * sine + b * cosine), -1).flatten(-2)
+        return self._torch.cat((turned, x[..., size:]), -1)
 
 
 def _normed(torch: Any, x: Any) -> Any:  # noqa: ANN401

@@ -112,11 +112,11 @@ async def _incidents(client: httpx.AsyncClient) -> list[dict[str, Any]]:
 
 async def _count_cases(client: httpx.AsyncClient) -> int:
     ids: set[str] = set()
-    before: int | None = 0
+    before: str | None = ""
     while before is not None:
-        page = await _get(client, "/api/cases", limit=PAGE, before_ms=before)
+        page = await _get(client, "/api/cases", limit=PAGE, **({"before": before} if before else {}))
         ids |= {row["id"] for row in page["cases"]}
-        before = page["next_before_ms"]
+        before = page["next_before"]
     return len(ids)
 
 

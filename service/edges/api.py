@@ -21,7 +21,7 @@ from service.config.settings import is_loopback
 from service.edges.health import Health
 from service.edges.live import EVERY_S, LiveBoard
 from service.edges.metrics import CONTENT_TYPE, Metrics
-from service.edges.records import CASE_FILTERS, FILTERS, Records, StoreAwayError
+from service.edges.records import CASE_FILTERS, CURSOR, FILTERS, Records, StoreAwayError, cursor_of
 from service.edges.store import Store
 
 PAGE_MAX: Final = 500
@@ -175,11 +175,11 @@ def _incident_paths(router: APIRouter, admin: Admin) -> None:
 def _case_paths(router: APIRouter, admin: Admin) -> None:
     @router.get("/cases")
     async def cases(
-        request: Request, limit: Limit = 50, before_ms: Annotated[int, Query(ge=0, le=1 << 53)] = 0
+        request: Request, limit: Limit = 50, before: Annotated[str, Query(pattern=CURSOR)] = ""
     ) -> dict[str, Any]:
-        wanted = _filters(request, CASE_FILTERS, {"limit", "before_ms"})
-        found = await admin.records.cases(wanted, before_ms=before_ms, limit=limit)
-        return {"cases": found, "next_before_ms": found[-1]["at_ms"] if len(found) == limit else None}
+        wanted = _filters(request, CASE_FILTERS, {"limit", "before"})
+        found = await admin.records.cases(wanted, before=before, limit=limit)
+        return {"cases": found, "next_before": cursor_of(found[-1]) if len(found) == limit else None}
 
     @router.get("/cases/{own_id}")
     async def case(own_id: str) -> Response:

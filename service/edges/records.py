@@ -1,7 +1,9 @@
 """What the store holds, read for the admin port: newest first, a page at a time.
 
-Read-only connections of their own; WAL lets them read while the writer writes. Ids sort by time, so the page
-after this one is "ids below the last".
+Read-only connections of their own; WAL lets them read while the writer writes. Incidents' ids sort by time:
+the page after this one is "ids below the last". A case's id is its content's hash: there a page goes on after
+time and id together (`cursor_of`), and neither rows of one millisecond nor rows that come meanwhile are lost
+or told twice.
 """
 
 from collections.abc import Mapping
@@ -9,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Select, Table, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -18,6 +20,8 @@ from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
 
 FILTERS: Final = ("kind", "outcome", "policy", "route", "detector", "level", "rid", "model")
 CASE_FILTERS: Final = ("kind", "rid", "capture")
+CURSOR: Final = r"^[0-9]{1,16}-[0-9a-f]{1,64}$"
+"""Time and id of the last case of a page."""
 
 
 class StoreAwayError(Exception):
@@ -58,14 +62,15 @@ class Records:
         return list(found.values())
 
     async def cases(
-        self, wanted: Mapping[str, str | None], *, before_ms: int = 0, limit: int = 50
+        self, wanted: Mapping[str, str | None], *, before: str = "", limit: int = 50
     ) -> list[dict[str, Any]]:
-        """Cases without their bundles."""
+        """Cases without their bundles; `before` is a row's `cursor_of`."""
         query = _page(CASES, wanted, CASE_FILTERS, "", limit)
-        if before_ms:
-            query = query.where(CASES.c.at_ms < before_ms)
+        if before:
+            at_ms, _, own_id = before.partition("-")
+            query = query.where(tuple_(CASES.c.at_ms, CASES.c.id) < (int(at_ms), own_id))
         brief = query.with_only_columns(*(column for column in CASES.c if column is not CASES.c.bundle))
-        ordered = brief.order_by(CASES.c.at_ms.desc(), CASES.c.id)
+        ordered = brief.order_by(CASES.c.at_ms.desc(), CASES.c.id.desc())
         return [_stamped(row) for row in await self._rows(ordered)]
 
     async def bundle(self, own_id: str) -> bytes | None:
@@ -85,6 +90,11 @@ class Records:
         except (SQLAlchemyError, OSError):
             await self.close(failed=True)
             raise StoreAwayError("the store cannot be read now") from None
+
+
+def cursor_of(case: Mapping[str, Any]) -> str:
+    """Where the page after this case goes on."""
+    return f"{case['at_ms']}-{case['id']}"
 
 
 def _page(

@@ -37,7 +37,7 @@ def page(*incidents: dict[str, object], next_before: str | None = None) -> Scrip
 
 
 def cases(*ids: str) -> Script:
-    return said({"cases": [{"id": own_id} for own_id in ids], "next_before_ms": None})
+    return said({"cases": [{"id": own_id} for own_id in ids], "next_before": None})
 
 
 ONE = incident("a", row("a", 1, "corrupt"), row("b", 2))

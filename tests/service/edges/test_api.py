@@ -132,6 +132,23 @@ async def test_incidents_page_and_filter(admin: Admin) -> None:
         assert (await http.get(f"/api/incidents/{own_id}")).json()["attempts"][0]["worker"] == "http://w:1"
 
 
+async def test_cases_page_by_a_mark_that_only_a_page_can_give(admin: Admin) -> None:
+    await filled(admin, "a", "b", "c")
+    async with client(admin) as http:
+        rids: list[str] = []
+        before: dict[str, str] = {}
+        for _ in range(3):
+            page = (await http.get("/api/cases", params={"limit": 1, **before})).json()
+            rids += [row["rid"] for row in page["cases"]]
+            before = {"before": page["next_before"]}
+        assert sorted(rids) == ["a", "b", "c"]
+        assert (await http.get("/api/cases", params={"limit": 1, **before})).json() == {
+            "cases": [],
+            "next_before": None,
+        }
+        assert (await http.get("/api/cases?before=x'--")).status_code == 400
+
+
 async def test_a_case_is_given_as_it_was_written_and_deleted_by_id(admin: Admin) -> None:
     await filled(admin, "a")
     async with client(admin) as http:

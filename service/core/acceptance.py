@@ -29,7 +29,9 @@ MERGED: Final = 4
 class StepCounter:
     """The verify steps of one choice of one attempt, counted as they arrive."""
 
-    __slots__ = ("_depth", "_held", "_ladder", "_tokens", "accepted", "kind", "steps")
+    __slots__ = (
+        "_covered", "_depth", "_first", "_held", "_ladder", "_tokens", "accepted", "kind", "steps",
+    )  # fmt: skip
 
     def __init__(self, draft_tokens: int) -> None:
         self.kind = StepKind.NONE
@@ -38,6 +40,8 @@ class StepCounter:
         self._depth = min(draft_tokens, MAX_DRAFTS) if draft_tokens > 0 else UNKNOWN  # k
         self._ladder = ladder(self._depth)
         self._tokens = 0  # completion tokens at the last event; 0 before the hand-off token
+        self._first = 0  # of these, tokens of the first event
+        self._covered = 0  # tokens whose steps growth had told before the probe did
         self._held = 0  # growth of the newest step; 0 for none
 
     def __repr__(self) -> str:
@@ -54,11 +58,17 @@ class StepCounter:
                 self.close(out)
 
     def exact(self, series: tuple[int, ...], out: MutableSequence[Step]) -> None:
-        """The probe's own series; growth says nothing new from here on."""
+        """The probe's own series; growth says nothing new from here on, and no step is told twice."""
+        if self.kind is StepKind.UPPER:
+            self._covered = self._tokens - self._first - self._held
+            self.steps = self.accepted = 0
         self.kind, self._held = StepKind.EXACT, 0
         most = self._depth if self._depth > 0 else MAX_DRAFTS
         for accepted in series:
-            out.append(self._ladder[min(max(accepted, 0), most)])
+            if self._covered > 0:
+                self._covered -= accepted + 1
+            else:
+                out.append(self._ladder[min(max(accepted, 0), most)])
         self.steps += len(series)
         self.accepted += sum(series)
 
@@ -67,6 +77,7 @@ class StepCounter:
         growth = tokens - self._tokens
         self._tokens = tokens
         if growth == tokens or self.kind is StepKind.EXACT:  # the hand-off token is no step
+            self._first = self._first or tokens
             return
         if self._held:
             ladder, accepted = self._ladder, self._held - 1

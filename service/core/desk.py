@@ -7,10 +7,13 @@ stream path has few to spend; the edge drains them into the registry on its tick
 from collections.abc import Sequence
 from typing import Any, Final
 
+from service.core.coverage import Coverage
 from service.core.detectors.protocol import Detector
 from service.core.fleet import Fleet
 from service.core.fusion import Fusion
 from service.core.governor import Governor
+from service.core.groundtruth import GroundTruth
+from service.core.probe_feed import ProbeFeed
 from service.core.retry import RetryBudget
 
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -25,12 +28,15 @@ class Desk:
     __slots__ = (
         "budget",
         "counts",
+        "coverage",
         "detectors",
         "fleet",
         "fusion",
         "governor",
+        "ground",
         "held_bytes",
         "held_max",
+        "probes",
         "samples",
     )
 
@@ -47,6 +53,9 @@ class Desk:
         self.governor = governor or Governor()
         self.budget = RetryBudget()
         self.fleet = Fleet()
+        self.coverage = Coverage()
+        self.ground = GroundTruth()
+        self.probes: ProbeFeed | None = None  # None where nothing listens for probes
         self.held_bytes = 0
         self.held_max = held_max
         self.counts: dict[tuple[str, ...], int] = {}

@@ -17,6 +17,7 @@ LOST: Final = {
 }
 """Status, guilty side, reason and words for each way an upstream can fail."""
 
+ENGINE_NAN: Final = "engine_nan"
 CERTAIN_LOG10_E: Final = 9.0
 """What the engine itself says is not weighed."""
 
@@ -24,7 +25,7 @@ CERTAIN_LOG10_E: Final = 9.0
 def judge_ending(generation: Generation) -> Judgement:
     """What the way a complete response ended says against it; CLEAN for nothing."""
     if generation.finish == "nan":
-        return _verdict(Kind.GARBLED, "engine_nan", generation.tokens)
+        return _verdict(Kind.GARBLED, ENGINE_NAN, generation.tokens)
     if not (generation.finish or generation.error or generation.unread):
         return _verdict(Kind.TRUNCATED, "ending", generation.tokens)
     return CLEAN

@@ -291,6 +291,9 @@ class Attempt(msgspec.Struct, frozen=True):
     accept_length: float = float("nan")
     findings: tuple[Finding, ...] = ()
     ending: Ending = Ending.COMPLETE
+    prefill: str = ""  # the prefill worker, where a probe named it
+    telemetry: str = "none"  # how well its verify steps are known: exact, gapped, upper or none
+    engine_said: tuple[str, ...] = ()  # words of the engine's own checks: `kind`, or `worker:kind`
 
 
 class Incident(msgspec.Struct, frozen=True):

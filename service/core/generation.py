@@ -20,6 +20,7 @@ from service.core.events import (
     WorkerFacts,
 )
 from service.core.inspector import Inspector
+from service.core.probe_join import ProbeJoin, kind_of
 from service.core.sse import EventSplitter, payloads
 
 
@@ -30,6 +31,8 @@ class Generation:
         "_cut",
         "_dialect",
         "_facts",
+        "_fleet",
+        "_joined",
         "_outgoing",
         "_pending",
         "_reader",
@@ -65,6 +68,7 @@ class Generation:
         self._cut = dialect.cut
         self._outgoing = outgoing
         self._reader = dialect.reader(facts)
+        self._joined: ProbeJoin | None = None  # None where nothing listens for probes
         self._splitter = EventSplitter()
         self._pending: list[bytes] = []
         self.inspector: Inspector | None = None
@@ -95,6 +99,9 @@ class Generation:
         self.status, self.worker, self.streamed, self.heard_at = status, worker, streamed, now
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own number
             self.inspector = Inspector(self._facts, worker, desk.detectors, desk.fusion)
+            if desk.probes is not None:
+                self._joined = ProbeJoin(desk.probes, self.outgoing_rid, self._facts.choices)
+                self._fleet = desk.fleet
 
     def seal(self, status: int, worker: WorkerFacts, now: float) -> None:
         """The response head is here, and nobody can look into the body."""
@@ -153,7 +160,7 @@ class Generation:
 
     def whole(self, body: bytes, now: float) -> Judgement:
         """Judge a response that was not streamed."""
-        self._note(self._reader.whole(body), now)
+        self._note(self._with_steps([body], self._reader.whole(body)), now)
         return self.judgement
 
     def quiet(self, quiet_s: float, now: float) -> Judgement:
@@ -164,6 +171,8 @@ class Generation:
     def close(self, ending: Ending, now: float) -> Judgement:
         """No more bytes; the last look."""
         self.ending = ending
+        if self._joined is not None and (rest := self._joined.rest()):
+            self._note(rest, now)
         if self.inspector is not None:
             clean = ending is Ending.COMPLETE and bool(self.finish) and not self.error
             self.judgement = self.inspector.finish(now, clean)
@@ -178,6 +187,7 @@ class Generation:
         inspector = self.inspector
         if inspector is None:
             return Attempt(self.outgoing_rid, self.worker.url, self.status, ending=self.ending)
+        joined = self._joined
         return Attempt(
             rid=self.outgoing_rid,
             worker=self.worker.url,
@@ -188,6 +198,8 @@ class Generation:
             accept_length=inspector.accept_length,
             findings=inspector.findings(),
             ending=self.ending,
+            prefill=joined.pair.prefill if joined is not None else "",
+            telemetry=kind_of(joined, inspector.step_kind),
         )
 
     # --- inside ---
@@ -205,7 +217,19 @@ class Generation:
         found = payloads(events)
         self.events_seen += len(found)
         if found:
-            self._note(self._reader.read(found), now)
+            deltas = self._reader.read(found)
+            self._note(deltas if self._joined is None else self._with_steps(found, deltas), now)
+
+    def _with_steps(self, payloads: list[bytes], deltas: list[Delta]) -> list[Delta]:
+        """The probe's exact verify steps go to the events they belong to; it may also name the worker."""
+        joined = self._joined
+        if joined is None:
+            return deltas
+        steps = joined.join(payloads, deltas)
+        if not self.worker.url and self.inspector is not None and (url := joined.worker):
+            self.worker = self._fleet.worker(url)
+            self.inspector.answered_by(self.worker)
+        return steps
 
     def _note(self, deltas: list[Delta], now: float) -> None:
         if not deltas:

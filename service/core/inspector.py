@@ -12,7 +12,17 @@ from typing import Any
 
 from service.core.choice import Choice
 from service.core.detectors.protocol import Detector
-from service.core.events import CLEAN, UNKNOWN, Delta, Finding, Judgement, Look, RequestFacts, WorkerFacts
+from service.core.events import (
+    CLEAN,
+    UNKNOWN,
+    Delta,
+    Finding,
+    Judgement,
+    Look,
+    RequestFacts,
+    StepKind,
+    WorkerFacts,
+)
 from service.core.fusion import Fusion
 
 
@@ -71,6 +81,24 @@ class Inspector:
         steps = self.steps
         accepted = sum(c.accepted if c.verified > 0 else c.counter.accepted for c in self._choices)
         return 1 + accepted / steps if steps else nan
+
+    @property
+    def step_kind(self) -> StepKind:
+        """How well verify steps are known; of several choices, the least."""
+        kinds = {choice.counter.kind for choice in self._choices} or {StepKind.NONE}
+        return next(kind for kind in (StepKind.NONE, StepKind.UPPER, StepKind.EXACT) if kind in kinds)
+
+    def errors(self) -> list[tuple[StepKind, float]]:
+        """Of each choice whose engine told the totals: how far our accept length is from the true one."""
+        return [
+            (c.counter.kind, c.counter.accepted / c.counter.steps - c.accepted / c.verified)
+            for c in self._choices
+            if c.verified > 0 and c.counter.steps
+        ]
+
+    def answered_by(self, worker: WorkerFacts) -> None:
+        """The worker is known after all; choices that have begun stay as they are."""
+        self._worker = worker
 
     # --- what the monitor calls ---
 

@@ -48,6 +48,9 @@ class Sender(msgspec.Struct):
     aside: bool = False
     text: str = ""  # the engine's version, or why the probe stood aside
 
+    def live(self, now: float) -> bool:
+        return not self.aside and now - self.heard_at < LIVE_S
+
 
 class Pair(msgspec.Struct):
     """The two workers that one bootstrap room was seen on; "" where it was not."""
@@ -87,36 +90,41 @@ class ProbeFeed:
     def __repr__(self) -> str:
         return f"<ProbeFeed {len(self._senders)} senders, {len(self._young) + len(self._old)} streams>"
 
-    # --- what streams ask ---
+    @property
+    def heard(self) -> bool:
+        """Whether any probe has ever reported; while none has, a stream need not ask."""
+        return bool(self._senders)
 
-    def take(self, rid: str) -> tuple[int, ...]:
+    # --- what streams ask; a request is named by its rid, or by the rid's key ---
+
+    def take(self, request: str | int) -> tuple[int, ...]:
         """Accepted draft tokens of each verify step of this request since the last call."""
-        series = self._find(_key(rid))
+        series = self._find(request)
         if series is None or not series.steps:
             return ()
         steps = tuple(series.steps)
         series.steps.clear()
         return steps
 
-    def whole(self, rid: str) -> bool:
+    def whole(self, request: str | int) -> bool:
         """Whether every step of this request has come so far."""
-        series = self._find(_key(rid))
+        series = self._find(request)
         return series is not None and series.whole
 
-    def worker(self, rid: str) -> str:
+    def worker(self, request: str | int) -> str:
         """The worker that decodes this request; "" for unknown."""
-        series = self._find(_key(rid))
+        series = self._find(request)
         return series.sender.name if series is not None else ""
 
-    def pair(self, rid: str) -> Pair:
+    def pair(self, request: str | int) -> Pair:
         """The prefill and the decode worker of this request, as far as their probes were heard."""
-        series = self._find(_key(rid))
+        series = self._find(request)
         return Pair() if series is None or series.pair is None else series.pair
 
     def covers(self, url: str, now: float) -> bool:
         """Whether a live probe reports from this worker: then its streams need not be asked for growth."""
         return any(
-            sender.name == url and not sender.aside and now - sender.heard_at < LIVE_S
+            sender.name == url and sender.live(now) and sender.role is not Role.PREFILL
             for sender in self._senders.values()
         )
 
@@ -218,7 +226,8 @@ class ProbeFeed:
             pair.decode = sender.name
         return pair
 
-    def _find(self, key: int) -> _Series | None:
+    def _find(self, request: str | int) -> _Series | None:
+        key = key_of(request) if isinstance(request, str) else request
         return self._young.get(key) or self._old.get(key)
 
     def _found(self, sender: Sender, key: int, step: int) -> _Series:
@@ -256,6 +265,7 @@ class ProbeFeed:
         self.counts["untaken"] += 1
 
 
-def _key(rid: str) -> int:
+def key_of(rid: str) -> int:
+    """How a datagram names this request."""
     digest = blake2b(rid.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")

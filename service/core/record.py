@@ -3,7 +3,10 @@
 Everything here happens once a generation or once a request, never once a chunk.
 """
 
+from msgspec import structs
+
 from service.core.desk import Desk
+from service.core.endings import ENGINE_NAN
 from service.core.events import (
     UNKNOWN,
     Attempt,
@@ -15,6 +18,8 @@ from service.core.events import (
     RequestFacts,
 )
 from service.core.generation import Generation
+from service.core.groundtruth import Word
+from service.core.loglines import LogKind
 from service.core.policy import RoutePolicy
 
 
@@ -62,20 +67,36 @@ class Record:
         if generation is self._last:
             return self.attempts[-1]
         self._last = generation
-        attempt = generation.attempt()
+        desk = self._desk
+        attempt = self._with_the_engines_words(generation.attempt())
         self.attempts.append(attempt)
-        desk, judgement = self._desk, attempt.judgement
+        judgement = attempt.judgement
         self._count(judgement)
         if generation.malformed:
             desk.count("malformed_events", by=generation.malformed)
         if generation.inspector is not None:
             for detector, times in generation.inspector.faults.items():
                 desk.count("detector_faults", detector, by=times)
+            for kind, error in generation.inspector.errors():
+                desk.sample(f"acceptance_error:{kind}", error)
+            desk.coverage.over(attempt.worker, attempt.telemetry)
+            desk.count("telemetry_streams", attempt.telemetry)
         if attempt.steps:
             desk.count("spec_verify_steps", by=attempt.steps)
             desk.count("spec_emitted_tokens", by=round(attempt.accept_length * attempt.steps))
             desk.sample("request_accept_length", attempt.accept_length)
         return attempt
+
+    def _with_the_engines_words(self, attempt: Attempt) -> Attempt:
+        """Add what the engine's own checks said of this generation, or of its workers meanwhile."""
+        ground = self._desk.ground
+        if attempt.judgement.detector == ENGINE_NAN:
+            ground.hear(Word(LogKind.NAN, self._started_at, attempt.worker, attempt.rid))
+        if not ground.counts:
+            return attempt
+        workers = {worker for worker in (attempt.worker, attempt.prefill) if worker}
+        said = ground.said(attempt.rid, workers, self._started_at)
+        return structs.replace(attempt, engine_said=said) if said else attempt
 
     def _count(self, judgement: Judgement) -> None:
         if judgement.level is Level.CORRUPT:

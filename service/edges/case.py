@@ -132,11 +132,14 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     return {
         "rid": attempt.rid,
         "worker": attempt.worker or "unknown",
+        "prefill": attempt.prefill or "unknown",
         "status": attempt.status,
         "ending": attempt.ending,
         "tokens": known(attempt.tokens),
         "steps": attempt.steps,
         "accept_length": known_float(attempt.accept_length),
+        "telemetry": attempt.telemetry,
+        "engine_said": list(attempt.engine_said),
         "judgement": judgement_of(attempt.judgement),
         "findings": [finding_of(finding) for finding in attempt.findings],
     }

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from service.core.coverage import HOW
 from service.core.events import Drafter, Guilty, Kind, Level, Outcome, Policy
+from service.core.loglines import CORRUPTION
 from service.core.retry import Refusal
 
 PREFIX: Final = "specguard"
@@ -34,6 +36,19 @@ ABORT_REASONS: Final = ("verdict", "client_gone", "drained", "shutdown", "timeou
 FAILOPEN_REASONS: Final = ("detector", "memory", "streams")
 UNINSPECTED: Final = ("path", "encoding", "too_large", "streams", "malformed")
 COVERAGE: Final = ("judged", "unread", "sealed")
+PROBE_LOSSES: Final = (
+    "bad_mac",
+    "foreign",
+    "version",
+    "torn",
+    "old_counter",
+    "old_epoch",
+    "senders_full",
+    "missed",
+    "gaps",
+    "untaken",
+    "receive_errors",
+)
 CASE_RESULTS: Final = ("saved", "dropped", "failed", "skipped")
 TOKEN_KINDS: Final = ("delivered", "discarded")
 
@@ -42,6 +57,7 @@ LATENCY_BUCKETS_S: Final = (
 )  # fmt: skip
 LAG_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 ACCEPT_LENGTH_BUCKETS: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
+ACCEPT_ERROR_BUCKETS: Final = (-1.0, -0.3, -0.1, -0.03, -0.001, 0.001, 0.03, 0.1, 0.3, 1.0, 3.0)
 DURATION_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
@@ -99,6 +115,21 @@ def counters(routes: Sequence[str], detectors: Sequence[str]) -> tuple[Family, .
             "Incidents handed to the store.",
             {"level": [str(level.name).lower() for level in Level]},
         ),
+        Family(
+            "telemetry_streams", "Generations, by how well their verify steps were known.", {"source": HOW}
+        ),
+        Family("probe_datagrams", "Datagrams of scheduler probes taken in."),
+        Family("probe_steps", "Verify steps and arrivals that probes told."),
+        Family(
+            "probe_dropped",
+            "What probes sent and streams did not get: datagrams refused or missed, gaps, steps nobody took.",
+            {"reason": PROBE_LOSSES},
+        ),
+        Family(
+            "engine_evidence",
+            "What the engines' own checks said of corrupted state.",
+            {"kind": sorted(CORRUPTION), "worker": ()},
+        ),
         Family("store_errors", "Failed attempts to write to the store; each is tried again."),
         Family("samples_dropped", "Histogram observations lost between two flushes."),
         Family("unknown_counts", "Counts under a name this catalogue lacks: a defect of ours."),
@@ -123,6 +154,18 @@ def gauges() -> tuple[Family, ...]:
             "config_hash_info", "Always 1; what is configured in its labels.", {"settings": (), "rules": ()}
         ),
         Family("workers", "Workers known, by who drafts.", {"drafter": [*Drafter]}),
+        Family(
+            "telemetry_coverage_ratio",
+            "Share of recent generations whose verify steps were known so well.",
+            {"source": HOW},
+        ),
+        Family(
+            "acceptance_source_info",
+            "1 for what last told the acceptance of a worker's streams.",
+            {"worker": (), "source": HOW},
+        ),
+        Family("probe_up", "1 while the probe of a worker is heard; it is silent at rest.", {"worker": ()}),
+        Family("probe_aside", "1 once the probe of a worker has stood aside for good.", {"worker": ()}),
     )
 
 
@@ -137,6 +180,12 @@ def histograms() -> tuple[Family, ...]:
             "Accept length of a generation, bonus token included.",
             {},
             ACCEPT_LENGTH_BUCKETS,
+        ),
+        Family(
+            "acceptance_error",
+            "Our accept length less the one that the engine told at the end.",
+            {"source": ("exact", "upper")},
+            ACCEPT_ERROR_BUCKETS,
         ),
         Family("loop_lag_seconds", "How late the data loop's ticker ran.", {}, LAG_BUCKETS_S),
     )

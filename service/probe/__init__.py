@@ -35,8 +35,6 @@ def plugin() -> None:
         reason = hooks.install(taps, hooks.find(), untested=settings.untested)
         if reason:
             taps.stand_aside(reason)
-        else:
-            _log.info("specguard probe: watching the scheduler, %d sidecars", len(settings.targets))
     except SettingsError as error:
         _log.warning("specguard probe: off: %s", error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the engine must start

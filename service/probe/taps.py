@@ -117,6 +117,8 @@ class Taps:
         drafts = not streamer.spec_algorithm.is_none()
         self._carries = self.settings.meta and drafts and streamer.rust_server is None
         self._ledger = Ledger(self._mark, keeps=self._carries)
+        # Not when it is loaded: the engine sets up its log after its plugins.
+        _log.info("specguard probe: watching the scheduler, %d sidecars", len(self.settings.targets))
 
     def _send(self, rows: Rows) -> None:
         origin, most = self._origin, self._rows

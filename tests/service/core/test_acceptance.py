@@ -68,6 +68,17 @@ def test_unchanged_and_unknown_counts_are_no_steps() -> None:
     assert steps([1, 1, -1, 1, 2, 2, -1, 4]) == [Step(4, 0)]
 
 
+def test_a_probe_that_is_heard_late_tells_no_step_twice() -> None:
+    out: list[Step] = []
+    counter = StepCounter(4)
+    counter.read([Delta(tokens=1), Delta(tokens=5), Delta(tokens=6), Delta(tokens=9)], out)
+    assert out == [Step(4, 3), Step(4, 0)]
+    counter.read([Delta(tokens=14, exact=(3,))], out)
+    counter.read([Delta(tokens=15, exact=(0, 2, 4, 0))], out)
+    assert out == [Step(4, 3), Step(4, 0), Step(4, 2), Step(4, 4), Step(4, 0)]
+    assert (counter.kind, counter.steps, counter.accepted) == (StepKind.EXACT, 5, 9)
+
+
 def test_the_probes_series_is_taken_as_it_is() -> None:
     out: list[Step] = []
     counter = StepCounter(4)

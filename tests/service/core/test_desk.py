@@ -22,3 +22,7 @@ def test_observations_are_bounded_and_the_rest_is_counted() -> None:
 
 def test_its_state_shows() -> None:
     assert repr(desk()).startswith("<Desk 0 bytes held, <RetryBudget 0 retried of 0 completed>")
+
+
+def test_no_probe_is_listened_for_unless_somebody_sets_it_up() -> None:
+    assert desk().probes is None

@@ -1,5 +1,8 @@
-from service.core.events import UNKNOWN, Ending, Level, RequestFacts
+from service.core.desk import Desk
+from service.core.events import UNKNOWN, Drafter, Ending, Level, RequestFacts, WorkerFacts
 from service.core.generation import Generation
+from service.core.probe_feed import ProbeFeed
+from tests.probing import Worker
 from tests.service.core.toy import ASKED, DONE, PLAIN, WORKER, ToyDialect, desk, event
 
 
@@ -66,3 +69,63 @@ def test_comments_do_not_count_as_heard() -> None:
     made.put(event("a", 1), 1.0)
     made.put(b": ping\n\n", 5.0)
     assert made.heard_at == 1.0
+
+
+def probed(feed: ProbeFeed, worker: WorkerFacts = WORKER) -> tuple[Generation, Desk]:
+    shared = desk()
+    shared.probes = feed
+    made = Generation("r", RequestFacts("toy", stream=True), ToyDialect(), PLAIN, 0.0)
+    made.open(200, worker, streamed=True, desk=shared, now=0.0)
+    return made, shared
+
+
+def test_the_probes_steps_are_the_attempts_steps() -> None:
+    feed, worker = ProbeFeed(), Worker()
+    made, _ = probed(feed)
+    for accepted, tokens in ((3, 5), (0, 6), (2, 9)):
+        feed.read(worker.series("r", accepted, first={3: 1, 0: 2, 2: 3}[accepted])[0], 0.0)
+        made.put(event("a", tokens), 0.0)
+    made.look(0.0)
+    attempt = made.attempt()
+    assert (attempt.steps, attempt.accept_length, attempt.telemetry) == (3, 1 + 5 / 3, "exact")
+
+
+def test_steps_that_come_after_the_last_event_still_count() -> None:
+    feed = ProbeFeed()
+    made, _ = probed(feed)
+    for datagram in Worker().series("r", 3, 1):
+        feed.read(datagram, 0.0)
+        if not made.events_seen:
+            made.put(event("a", 5), 0.0)
+            made.look(0.0)
+    made.close(Ending.COMPLETE, 1.0)
+    assert (made.attempt().steps, made.attempt().telemetry) == (2, "exact")
+
+
+def test_a_body_in_one_piece_has_its_steps_too() -> None:
+    feed = ProbeFeed()
+    made, _ = probed(feed)
+    for datagram in Worker().series("r", 3, 1):
+        feed.read(datagram, 0.0)
+    made.whole(b'{"t": "ab", "n": 7, "f": "stop"}', 0.0)
+    assert (made.attempt().steps, made.attempt().telemetry) == (2, "exact")
+
+
+def test_a_worker_that_no_header_names_is_named_by_its_probe() -> None:
+    feed = ProbeFeed()
+    made, shared = probed(feed, WorkerFacts())
+    shared.fleet.know("http://d:1", Drafter.MODEL, 3)
+    feed.read(Worker("http://d:1").series("r", 3)[0], 0.0)
+    made.put(event("a", 5), 0.0)
+    made.look(0.0)
+    assert made.worker == shared.fleet.worker("http://d:1")
+    assert made.attempt().worker == "http://d:1"
+
+
+def test_without_a_probe_growth_is_told_as_what_it_is() -> None:
+    made = generation()
+    for tokens in (1, 3, 5):
+        made.put(event("a", tokens), 0.0)
+    made.look(0.0)
+    assert made.attempt().telemetry == "upper"
+    assert generation().attempt().telemetry == "none"

@@ -228,3 +228,28 @@ def test_no_text_leaks_into_the_repr() -> None:
     guard.read([Delta(text="secret", tokens=2)], 0.0)
     assert "secret" not in repr(guard)
     assert "tokens=2" in repr(guard)
+
+
+def test_of_several_choices_the_least_known_tells_how_well_steps_are_known() -> None:
+    facts = RequestFacts("chat", choices=2)
+    inspector = Inspector(facts, WorkerFacts(draft_tokens=4), (), FUSION)
+    kinds = [inspector.step_kind]
+    inspector.read([Delta(exact=(3,))], 0.0)
+    kinds.append(inspector.step_kind)
+    inspector.read([Delta(1, tokens=1), Delta(1, tokens=3)], 0.0)
+    kinds.append(inspector.step_kind)
+    assert kinds == [StepKind.NONE, StepKind.EXACT, StepKind.UPPER]
+
+
+def test_exact_steps_have_no_error_against_the_engines_totals() -> None:
+    inspector = Inspector(RequestFacts("chat"), WorkerFacts(draft_tokens=4), (), FUSION)
+    assert inspector.errors() == []
+    inspector.read([Delta(exact=(3, 0, 2)), Delta(accepted=5, steps=3)], 0.0)
+    assert inspector.errors() == [(StepKind.EXACT, 0.0)]
+
+
+def test_a_worker_known_late_holds_for_choices_that_have_not_begun() -> None:
+    inspector = Inspector(RequestFacts("chat"), WorkerFacts(), (), FUSION)
+    inspector.answered_by(WorkerFacts("http://d:1", draft_tokens=2))
+    inspector.read([Delta(exact=(2, 2)), Delta(tokens=7)], 0.0)
+    assert inspector.accept_length == 3.0

@@ -1,5 +1,8 @@
-from service.core.events import Judgement, Kind, Level, Outcome, RequestFacts
+from service.core.endings import ENGINE_NAN
+from service.core.events import Delta, Judgement, Kind, Level, Outcome, RequestFacts
 from service.core.generation import Generation
+from service.core.groundtruth import Word
+from service.core.loglines import LogKind
 from service.core.policy import RoutePolicy
 from service.core.record import Record
 from tests.service.core.toy import PLAIN, WORKER, ToyDialect, desk
@@ -52,3 +55,28 @@ def test_bad_tokens_are_those_delivered_past_the_onset() -> None:
     assert incident is not None
     assert incident.delivered_bad_tokens == 24
     assert kept._desk.counts["late_detections", "repetition"] == 1
+
+
+def test_what_the_engine_said_of_a_generation_stands_in_its_record() -> None:
+    kept = record()
+    kept._desk.ground.hear(Word(LogKind.CHECKSUM_MISMATCH, 0.0, rid="r"))
+    kept._desk.ground.hear(Word(LogKind.CANARY_VIOLATION, 0.0, WORKER.url))
+    kept._desk.ground.hear(Word(LogKind.NAN, 0.0, "http://another"))
+    kept.close(Outcome.CLEAN, generation(), 100, 1.0)
+    assert kept.attempts[0].engine_said == ("checksum_mismatch", "worker:canary_violation")
+
+
+def test_a_stop_on_nan_is_a_word_of_the_engine() -> None:
+    kept = record()
+    kept.again(generation(Judgement(Level.CORRUPT, Kind.GARBLED, ENGINE_NAN, 9.0)))
+    assert kept._desk.ground.counts == {("nan", WORKER.url): 1}
+    assert kept.attempts[0].engine_said == ("nan",)
+
+
+def test_the_estimate_is_reconciled_with_the_engines_own_totals() -> None:
+    kept, made = record(), generation()
+    made._note([Delta(tokens=1), Delta(tokens=4), Delta(tokens=5), Delta(accepted=3, steps=4)], 0.0)
+    kept.close(Outcome.CLEAN, made, 100, 1.0)
+    assert kept._desk.samples["acceptance_error:upper"] == [1.0 - 0.75]
+    assert kept._desk.counts["telemetry_streams", "upper"] == 1
+    assert kept._desk.coverage.sources == {WORKER.url: "upper"}

@@ -128,6 +128,16 @@ def test_with_disaggregation_the_room_is_told(taps: Taps, sidecar: Sidecar, mode
     assert report.load.moving == (1 if mode == "prefill" else 5)
 
 
+def test_it_says_once_that_it_watches_and_not_before_the_engine_has_a_log(
+    taps: Taps, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "specguard.probe")
+    assert not caplog.messages
+    for _ in range(3):
+        taps.step(SchedulerOutputStreamer(), [Req("a")])
+    assert caplog.messages == ["specguard probe: watching the scheduler, 1 sidecars"]
+
+
 def test_a_large_batch_is_several_datagrams(taps: Taps, sidecar: Sidecar) -> None:
     taps.step(SchedulerOutputStreamer(), [Req(f"{number}") for number in range(300)])
     reports = sidecar.steps()

@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError
 
 from service.cli import lab, replay, rules
 from service.cli.demo import demo
+from service.cli.doctor import doctor
 from service.cli.exits import BAD_INPUT, DONE, INTERRUPTED, Unfit
 from service.cli.inspect import inspect
 from service.cli.serve import serve
@@ -32,6 +33,7 @@ def _version() -> str:
 app = App(name="specguard", help=HELP, version=_version, suppress_keyboard_interrupt=False)
 app.command(serve)
 app.command(inspect)
+app.command(doctor)
 app.command(rules.app)
 app.command(demo)
 app.command(lab.app)

@@ -1,0 +1,1 @@
+"""What a plan is made of: arrivals, levels in rounds, bodies, doses, agents."""

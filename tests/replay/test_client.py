@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ TLS = Path(__file__).parent.parent / "fixtures" / "tls"
 EVENT = b'data: {"id":"r1","choices":[{"index":0,"delta":{"content":"hello "}}]}\n\n'
 LAST = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 GOOD = stream(EVENT, EVENT, LAST)
+JSON = b"application/json"
 CHAT = "/v1/chat/completions"
 
 
@@ -31,10 +31,10 @@ async def ask(
     return call
 
 
-async def asked(*scripts: Script, **more: Any) -> Call:
+async def asked(*scripts: Script) -> Call:
     """One request to a server that follows a script."""
     async with ScriptedUpstream(*scripts) as server:
-        client = RawClient(target_of(server.url), **more)
+        client = RawClient(target_of(server.url))
         try:
             return await ask(client)
         finally:
@@ -85,11 +85,11 @@ async def test_a_stream_cut_anywhere_over_real_reads_is_whole() -> None:
     ("script", "ending", "error"),
     [
         (
-            [answer(b'{"error":{"type":"Oops","message":"m"}}', b"HTTP/1.1 500 X\r\n")],
+            [answer(b'{"error":{"type":"Oops","message":"m"}}', b"HTTP/1.1 500 X\r\n", JSON)],
             "error",
             "http 500: Oops",
         ),
-        ([answer(b"<html>", b"HTTP/1.1 503 X\r\n")], "error", "http 503: unreadable"),
+        ([answer(b"<html>", b"HTTP/1.1 503 X\r\n", JSON)], "error", "http 503: unreadable"),
         ([answer(b"", b"HTTP/1.1 429 X\r\n")], "error", "http 429"),
         ([stream(EVENT, b'data: {"error":{"type":"Abort"}}\n\n')], "error", "Abort"),
         ([b"220 smtp ready\r\n\r\n"], "error", "bad response: it is not HTTP/1"),
@@ -130,10 +130,11 @@ async def test_a_connection_closed_while_it_was_idle_costs_no_request() -> None:
 async def test_a_server_that_hangs_is_left_when_the_caller_says_so() -> None:
     async with ScriptedUpstream([stream(EVENT)[:-5], Stop.FOREVER]) as server:
         client = RawClient(target_of(server.url))
-        loop = asyncio.get_running_loop()
-        call = await ask(
-            client, then=lambda call: loop.call_later(0.1, call.stop, "timeout", "late") and None
-        )
+
+        def later(call: Call) -> None:
+            asyncio.get_running_loop().call_later(0.1, call.stop, "timeout", "late")
+
+        call = await ask(client, then=later)
         await asyncio.wait_for(server.gone.wait(), 2)
         await client.close()
     assert (call.ending, call.error, call.answer.text) == ("timeout", "late", "hello ")

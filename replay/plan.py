@@ -28,6 +28,9 @@ LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 RETURN: Final = -1
 """The round of the block that goes back to the lowest arm at the end; it is told, but not compared."""
 
+Event = Literal["corrupt", "wrong", "changed"]
+"""A detector says so; not the expected answer; not the low arm's answer to the same request."""
+
 Role = Literal["sample", "dose", "canary", "control"]
 """Only samples are counted. A dose is mere load, a canary has a mark, a control repeats a sample idle."""
 
@@ -61,6 +64,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     high: str
     margin_per_10k: float  # a difference below this does not matter
     incident_window_s: float  # bad answers of one worker within this are one incident
+    event: Event = "corrupt"
     alpha: float = 0.05
     power: float = 0.9
 

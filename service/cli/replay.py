@@ -3,13 +3,15 @@
 from cyclopts import App
 
 from service.cli.replay_import import import_
+from service.cli.replay_plan import plan
 from service.cli.replay_size import size
 
 HELP = """Put recorded traffic under load, count what goes wrong, and say whether it is the load.
 
-Example: specguard replay size --low 0 --high 4 --requests 10000
+Example: specguard replay plan traffic.trace --out peak.plan --arm idle=1 --arm peak=4
 """
 
 app = App(name="replay", help=HELP)
 app.command(import_, name="import")
+app.command(plan)
 app.command(size)

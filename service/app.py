@@ -95,6 +95,7 @@ def build(settings: Settings, rules: RuleSet) -> Sidecar:
     metrics = Metrics(routes=routes.names, detectors=[detector.name for detector in detectors])
     metrics.describe(version=version("specguard"), settings=settings.digest(), rules=rules.digest)
     policies = {settings.policy, *(route.policy for route in settings.routes)}
+    salt = new_salt(_revealed(settings.capture_salt))
     return Sidecar(
         settings=settings,
         desk=Desk(
@@ -105,14 +106,13 @@ def build(settings: Settings, rules: RuleSet) -> Sidecar:
         ),
         health=Health(fails_closed=Policy.STRICT in policies),
         metrics=metrics,
-        store=_store(settings, metrics),
-        records=Records(settings.store),
+        store=_store(settings, metrics, salt),
+        records=Records(settings.store, salt),
         board=LiveBoard(),
     )
 
 
-def _store(settings: Settings, metrics: Metrics) -> Store:
-    salt = new_salt(_revealed(settings.capture_salt))
+def _store(settings: Settings, metrics: Metrics, salt: bytes) -> Store:
     writer = Writer(
         settings.store, metrics, capture=settings.capture, salt=salt, retention=settings.retention
     )

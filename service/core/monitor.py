@@ -47,7 +47,7 @@ class Monitor(Custody):
 
     def __repr__(self) -> str:
         return (
-            f"<Monitor {self.rid} {self.state.name} generation {len(self.record.attempts) + 1}"
+            f"<Monitor {self.state.name} generation {len(self.record.attempts) + 1}"
             f" {self.judgement.level.name} held={self.held_bytes} released={self.released}>"
         )
 

@@ -46,7 +46,7 @@ class Record:
         self.bad_from = UNKNOWN  # the token from which delivered text is known to be bad
 
     def __repr__(self) -> str:
-        return f"<Record {self._rid} {len(self.attempts)} attempts>"
+        return f"<Record {len(self.attempts)} attempts>"
 
     @property
     def workers(self) -> tuple[str, ...]:

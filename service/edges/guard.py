@@ -48,6 +48,7 @@ from service.edges.origins import Enrolled
 from service.edges.outlet import Send
 from service.edges.refusals import refusal_headers
 from service.edges.relay import Means, Relay
+from service.edges.rid import shown_rid
 from service.edges.upstream import Request, ResponseHead, UpstreamError
 
 ERRORS: Final = 300
@@ -137,7 +138,7 @@ class Guard(Relay):
         inspector, judgement = generation.inspector, generation.judgement
         length = inspector.accept_length if inspector is not None else nan
         return LiveStream(
-            rid=generation.outgoing_rid,
+            rid=shown_rid(generation.outgoing_rid),
             route=self.route.name,
             policy=self.route.policy,
             worker=generation.worker.url or "unknown",

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from service.edges.database import file_of, let_go, reader_engine
+from service.edges.rid import kept_rid
 from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
 
 FILTERS: Final = ("kind", "outcome", "policy", "route", "detector", "level", "rid", "model")
@@ -31,8 +32,9 @@ class StoreAwayError(Exception):
 class Records:
     """Used from one loop; the engine is made on first use."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, salt: bytes = b"") -> None:
         self._url = url
+        self._salt = salt  # as the writer's: an id that was kept as a hash is found by the id
         self._engine: AsyncEngine | None = None
 
     def __repr__(self) -> str:
@@ -47,7 +49,7 @@ class Records:
         self, wanted: Mapping[str, str | None], *, before: str = "", since_ms: int = 0, limit: int = 50
     ) -> list[dict[str, Any]]:
         """Incidents with their attempts."""
-        query = _page(INCIDENTS, wanted, FILTERS, before, limit).where(INCIDENTS.c.at_ms >= since_ms)
+        query = self._page(INCIDENTS, wanted, FILTERS, before, limit).where(INCIDENTS.c.at_ms >= since_ms)
         return await self._with_attempts(query.order_by(INCIDENTS.c.id.desc()))
 
     async def incident(self, own_id: str) -> dict[str, Any] | None:
@@ -65,7 +67,7 @@ class Records:
         self, wanted: Mapping[str, str | None], *, before: str = "", limit: int = 50
     ) -> list[dict[str, Any]]:
         """Cases without their bundles; `before` is a row's `cursor_of`."""
-        query = _page(CASES, wanted, CASE_FILTERS, "", limit)
+        query = self._page(CASES, wanted, CASE_FILTERS, "", limit)
         if before:
             at_ms, _, own_id = before.partition("-")
             query = query.where(tuple_(CASES.c.at_ms, CASES.c.id) < (int(at_ms), own_id))
@@ -77,6 +79,16 @@ class Records:
         """A case as it was written."""
         found = await self._rows(select(CASES.c.bundle).where(CASES.c.id == own_id))
         return found[0]["bundle"] if found else None
+
+    def _page(
+        self, table: Table, wanted: Mapping[str, str | None], known: tuple[str, ...], before: str, limit: int
+    ) -> Select[Any]:
+        query = select(table).limit(limit)
+        for key in known:
+            if value := wanted.get(key):
+                value = kept_rid(value, self._salt) if key == "rid" else value
+                query = query.where(table.c[key] == value)
+        return query.where(table.c.id < before) if before else query
 
     async def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
         if not file_of(self._url).exists():
@@ -95,16 +107,6 @@ class Records:
 def cursor_of(case: Mapping[str, Any]) -> str:
     """Where the page after this case goes on."""
     return f"{case['at_ms']}-{case['id']}"
-
-
-def _page(
-    table: Table, wanted: Mapping[str, str | None], known: tuple[str, ...], before: str, limit: int
-) -> Select[Any]:
-    query = select(table).limit(limit)
-    for key in known:
-        if wanted.get(key):
-            query = query.where(table.c[key] == wanted[key])
-    return query.where(table.c.id < before) if before else query
 
 
 def _stamped(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import msgspec
 from service.config.settings import Capture
 from service.core.events import Attempt, Incident, Level
 from service.edges.case import Kept, canonical, case_id, case_of, finding_of, judgement_of, known, known_float
+from service.edges.rid import anonymous
 
 RID_CHARS: Final = 128
 NAME_CHARS: Final = 256
@@ -36,7 +37,8 @@ class Rows(msgspec.Struct):
 
     def add(self, waiting: Waiting, capture: Capture, salt: bytes) -> None:
         """Append the rows of one incident; a case only where a verdict stood."""
-        incident = waiting.incident
+        incident = anonymous(waiting.incident, salt)
+        waiting = msgspec.structs.replace(waiting, incident=incident)
         case = self._case(waiting, capture, salt) if is_corrupt(incident) and waiting.kept else None
         own_id = new_id(waiting.at_ms)
         self.incidents.append(_incident(own_id, waiting.at_ms, incident, case))

@@ -10,6 +10,7 @@ from service.config.settings import Retention
 from service.edges.case import Kept
 from service.edges.database import file_of
 from service.edges.records import Records, StoreAwayError, cursor_of
+from service.edges.rid import kept_rid
 from service.edges.rows import Waiting
 from service.edges.writer import Writer
 from tests.service.edges.kept import SUSPECT, Counts, facts, incident
@@ -17,6 +18,7 @@ from tests.service.edges.kept import SUSPECT, Counts, facts, incident
 pytestmark = pytest.mark.anyio
 
 AT_MS = 1_764_000_000_000
+JANE = kept_rid("Jane Doe", b"s")
 
 
 @pytest.fixture
@@ -24,16 +26,16 @@ async def records(tmp_path: Path) -> AsyncIterator[Records]:
     url = f"sqlite+aiosqlite:///{tmp_path / 'specguard.db'}"
     writer = Writer(url, Counts(), capture="hashes", salt=b"s", retention=Retention())
     bad = [Waiting(AT_MS + n, incident(f"r{n}"), Kept(facts(), b"{}")) for n in range(5)]
-    await writer.write([*bad, Waiting(AT_MS + 9, incident("odd", SUSPECT))])
+    await writer.write([*bad, Waiting(AT_MS + 9, incident("Jane Doe", SUSPECT))])
     await writer.close()
-    reader = Records(url)
+    reader = Records(url, b"s")
     yield reader
     await reader.close()
 
 
 async def test_incidents_come_newest_first_with_their_attempts(records: Records) -> None:
     found = await records.incidents({})
-    assert [row["rid"] for row in found] == ["odd", "r4", "r3", "r2", "r1", "r0"]
+    assert [row["rid"] for row in found] == [JANE, "r4", "r3", "r2", "r1", "r0"]
     assert [one["rid"] for one in found[1]["attempts"]] == ["r4-a", "r4-b"]
     assert found[1]["attempts"][0]["findings"][0]["detector"] == "loop"
     assert found[0]["at"] == "2025-11-24T16:00:00.009+00:00"
@@ -44,13 +46,15 @@ async def test_pages_follow_each_other_without_gap_or_overlap(records: Records) 
     while page := await records.incidents({}, before=before, limit=4):
         pages.append([row["rid"] for row in page])
         before = page[-1]["id"]
-    assert pages == [["odd", "r4", "r3", "r2"], ["r1", "r0"]]
+    assert pages == [[JANE, "r4", "r3", "r2"], ["r1", "r0"]]
 
 
 @pytest.mark.parametrize(
     ("wanted", "rids"),
     [
-        ({"level": "suspect"}, ["odd"]),
+        ({"level": "suspect"}, [JANE]),
+        ({"rid": "Jane Doe"}, [JANE]),
+        ({"rid": JANE}, [JANE]),
         ({"kind": "repetition", "rid": "r3"}, ["r3"]),
         ({"kind": "garbled"}, []),
         ({"kind": None, "rid": "r1"}, ["r1"]),
@@ -61,7 +65,7 @@ async def test_filters_narrow(records: Records, wanted: dict[str, str | None], r
 
 
 async def test_a_time_narrows(records: Records) -> None:
-    assert [row["rid"] for row in await records.incidents({}, since_ms=AT_MS + 4)] == ["odd", "r4"]
+    assert [row["rid"] for row in await records.incidents({}, since_ms=AT_MS + 4)] == [JANE, "r4"]
 
 
 async def test_one_incident_is_found_by_its_id(records: Records) -> None:

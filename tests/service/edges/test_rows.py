@@ -3,6 +3,7 @@
 import json
 
 from service.edges.case import Kept
+from service.edges.rid import kept_rid
 from service.edges.rows import NAME_CHARS, RID_CHARS, Rows, Waiting, is_corrupt, new_id, plain
 from tests.service.edges.kept import SUSPECT, facts, incident
 
@@ -39,8 +40,9 @@ def test_a_suspicion_alone_makes_no_case() -> None:
 
 
 def test_a_clients_names_are_cut_and_made_valid() -> None:
-    (row,) = rows(Waiting(5, incident(rid="r" * 500, model="\ud800" * 500))).incidents
-    assert len(row["rid"]) == RID_CHARS
+    (row,) = rows(Waiting(5, incident(rid="ask Jane", model="\ud800" * 500))).incidents
+    assert row["rid"] == kept_rid("ask Jane", b"salt")
+    assert len(plain("r1" * 500, RID_CHARS)) == RID_CHARS
     assert row["model"] == "?" * NAME_CHARS
     assert plain("ä\udfff", 9) == "ä?"
 
@@ -56,3 +58,10 @@ def test_ids_sort_by_time() -> None:
     made = [new_id(1) for _ in range(100)]
     assert made == sorted(set(made))
     assert {len(one) for one in made} == {24}
+
+
+def test_a_case_names_its_request_as_its_row_does() -> None:
+    made = rows(Waiting(5, incident("ask Jane"), KEPT))
+    bundle = json.loads(made.cases[0]["bundle"])
+    assert bundle["rid"] == made.cases[0]["rid"] == made.incidents[0]["rid"]
+    assert b"Jane" not in made.cases[0]["bundle"]

@@ -80,6 +80,11 @@ class Plan:
     drift_at: int | None = None
     wanders: bool = False
 
+    @property
+    def fork_at(self) -> int:
+        """First step that the branches do not share."""
+        return self.steps // 2 if self.branches > 1 else self.steps
+
     def __post_init__(self) -> None:
         """Refuse a session that cannot be drawn."""
         if not MIN_STEPS <= self.steps <= MAX_STEPS:
@@ -123,13 +128,12 @@ def sessions(seed: int, number: int, plan: Plan) -> Iterator[list[Step]]:
     """Draw one tree of sessions: the common trunk with the first branch, then each other branch."""
     rng = np.random.default_rng((seed, number))
     document = Document(rng)
-    fork_at = plan.steps // 2 if plan.branches > 1 else plan.steps
     trunk = _Agent(document, rng)
-    stem = [trunk.step(f"{number}.0", at) for at in range(fork_at)]
+    stem = [trunk.step(f"{number}.0", at) for at in range(plan.fork_at)]
     for branch in range(plan.branches):
         agent = trunk.fork(np.random.default_rng((seed, number, branch + 1)))
         name = f"{number}.{branch}"
-        grown = [agent.step(name, at) for at in range(fork_at, plan.steps)]
+        grown = [agent.step(name, at) for at in range(plan.fork_at, plan.steps)]
         yield _drifted([*(stem if branch == 0 else []), *grown], plan)
 
 

@@ -81,8 +81,8 @@ async def _play(
 ) -> list[dict[str, Any]]:
     import msgspec
 
-    from replay.lab.scenario import Stage
     from replay.lab.serve import describe
+    from replay.lab.stage import Stage
 
     async with Stage(chosen, seconds, target=target, seed=seed) as stage:
         for line in describe(stage.lab):

@@ -42,7 +42,8 @@ SPECIAL: Final = re.compile(
 )
 OTHER: Final = "\u0100-\uffff"
 GLUE: Final = re.compile(
-    rf"[ae](?=[c{OTHER}])|[c{OTHER}](?=[ae])|c(?=[{OTHER}])|[{OTHER}](?=c)|([{OTHER}])(?!\1)(?=[{OTHER}])"
+    rf"a(?=[c{OTHER}])|e(?=[{OTHER}])|[c{OTHER}](?=a)|[{OTHER}](?=e)"
+    rf"|c(?=[{OTHER}])|[{OTHER}](?=c)|([{OTHER}])(?!\1)(?=[{OTHER}])"
 )
 INSERT: Final = re.compile(r"[ae](?=([ijkgs]{1,2})[ae])")
 SINGLE: Final = re.compile(rf"[ae](?=[c{OTHER}][ae])")

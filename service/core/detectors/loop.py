@@ -13,11 +13,10 @@ long unit `long_copies`, code and table rows `rows_tokens`, blanks and filler mo
 fence and for chants (units whose own words repeat, as refrains do); twice again where the prompt holds the
 unit or asks for a count; half of it for words where the text has ended: nothing that follows explains it.
 
-Counters: a second pass reads a number as one sign, on the grid of 512 bytes (every 4 KiB over the whole
-tail). Logs, lists and code count too, so that a verdict needs more than the form: one number a unit, going
-up in equal steps, in front of at least `label_tokens` of prose that say the same each time. Two numbers that
-change, or code, are enumerations with something to tell; much of that is a second witness to telemetry and
-no more.
+Counters: a second pass reads a number as one sign, on coarser grids the farther it looks back. Logs, lists
+and code count too, so that a verdict needs more than the form: one number a unit, going up in equal steps, in
+front of at least `label_tokens` of prose that say the same each time. Two numbers that change, or code, are
+enumerations with something to tell; much of that is a second witness to telemetry and no more.
 
 Strength grows from a measured likelihood ratio at half the limit to "acts" at the limit: the first is
 calibration (reference: 7,650 windows of ordinary files), the other a decision. Cost: 0.2 us a token.
@@ -35,9 +34,6 @@ BLOCK: Final = 64
 
 FAR_BLOCK: Final = 8 * BLOCK
 """The coarser grid of long periods and of counters: they cost more, and have time."""
-
-WHOLE_BLOCK: Final = 8 * FAR_BLOCK
-"""The grid on which counters are looked for in the whole tail."""
 
 NEAR_BYTES: Final = 1024
 """Periods looked for on every line of the fine grid."""
@@ -60,10 +56,18 @@ WHOLE: Final = 0.9
 SHORT_LINE: Final = 4
 """Characters of a line of next to nothing: a bullet, an emoji, a bracket."""
 
-SPAN: Final = 4096
-"""Bytes that the counters' pass looks back on, but for every eighth time."""
+COPIED_BYTES: Final = 2048
+"""Of a run so much is looked for in the prompt."""
+
+COUNTER_BLOCK: Final = 2 * BLOCK
+TIERS: Final = ((4096, 32_768), (1024, 16_384), (256, 4096), (COUNTER_BLOCK, 1024))
+"""Where counters are looked for: on every line of so many bytes, in so many; long periods have time."""
 
 NUMBER: Final = re.compile(rb"[0-9]+")
+NAMED: Final = re.compile(r"[A-Za-z_]0")
+"""A number that belongs to a name: `guest_D7;` is a row of declarations, not a counter before a sentence."""
+
+TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 FENCE: Final = b"```"
 
 
@@ -175,12 +179,8 @@ class Loop:
             far = (run.at + BLOCK) % FAR_BLOCK == 0
             run.advance(tail, end, BLOCK, self.period_bytes if far else NEAR_BYTES)
             found = self._weigh(state, tail, end, token, ended=False) or found
-            if far and has_digit(tail[end - FAR_BLOCK : end]):
-                whole = run.at % WHOLE_BLOCK == 0
-                found = (
-                    self._counter(state, tail[:end] if whole else tail[max(end - SPAN, 0) : end], token)
-                    or found
-                )
+            if run.at % COUNTER_BLOCK == 0:
+                found = self._counters(state, tail, end, token) or found
         return found
 
     def _close(self, state: LoopState, look: Look) -> Finding | None:
@@ -189,7 +189,7 @@ class Loop:
         if state.seen > run.at:
             run.advance(tail, len(tail), state.seen - run.at, self.period_bytes)
         found = self._weigh(state, tail, len(tail), look.tokens, ended=True)
-        if state.said < self.acts_log10 and has_digit(tail[-SPAN:]):
+        if state.said < self.acts_log10 and has_digit(tail):
             found = self._counter(state, tail, look.tokens) or found
         return found
 
@@ -208,7 +208,8 @@ class Loop:
         unit = run.unit
         share = self._share(state, run, unit, ended=ended)
         if share >= 1:
-            return self._say(state, unit, self.acts_log10, token)
+            copied = is_copied(state.facts.prompt, tail, end, run.length)
+            return None if copied else self._say(state, unit, self.acts_log10, token)
         if unit.kind == "word":
             return self._say(state, unit, self.half_log10, token) if share >= HALF else None
         witness = share * self.filler_tokens >= self.witness_tokens and run.length >= 4 * run.period
@@ -256,7 +257,7 @@ class Loop:
             return max(copies * unit.text.count("\n") / self.blank_lines, run.length / self.blank_bytes)
         if unit.bangs:
             return copies * len(solid) / self.bang_copies
-        if unit.lines == 1 and len(solid) <= SHORT_LINE:
+        if unit.lines == 1 and len(solid) <= SHORT_LINE and not any(map(str.isdigit, solid)):
             return copies / self.line_copies
         if unit.plain:
             return copies * len(unit.text) / (self.bracket_chars if unit.brackets else self.line_chars)
@@ -264,9 +265,17 @@ class Loop:
 
     # --- counters ---
 
+    def _counters(self, state: LoopState, tail: bytes | bytearray, end: int, token: float) -> Finding | None:
+        """On a line of one of the tiers: look for counters as far back as it says."""
+        at = state.run.at
+        span = next(span for every, span in TIERS if at % every == 0)
+        if state.said >= self.acts_log10 or not has_digit(tail[max(end - span // 4, 0) : end]):
+            return None
+        return self._counter(state, tail[max(end - span, 0) : end], token)
+
     def _counter(self, state: LoopState, tail: bytes | bytearray, token: float) -> Finding | None:
         """Whether the text repeats once its numbers are read as one sign."""
-        text = NUMBER.sub(b"0", tail)
+        text = collapsed(tail)
         found = text.rfind(text[-NEEDLE:], 0, len(text) - 1)
         period = len(text) - NEEDLE - found
         if found < 0 or b"0" not in text[-period:]:
@@ -288,7 +297,7 @@ class Loop:
         if word and not unit.lines and " " in unit.text and copies >= self.counter_copies:
             return self.acts_log10
         spoken = unit.spaced and unit.tokens >= self.label_tokens and not unit.chant
-        label = spoken and counts(tail, unit.text.count("0"))
+        label = spoken and not NAMED.search(2 * unit.text) and counts(tail, unit.text.count("0"))
         limit = self.word_tokens if word else self.counter_rows
         if copies * unit.tokens < (limit if label else self.counter_tokens) * (2 if state.fenced else 1):
             return 0.0
@@ -309,8 +318,23 @@ class Loop:
         return Finding(self.name, self.channel, Kind.REPETITION, strength, at, onset, digest(unit.text))
 
 
+def collapsed(text: bytes | bytearray) -> bytes | bytearray:
+    """The text with every number read as one 0; five times faster than a regular expression."""
+    text = text.translate(TO_ZERO)
+    while b"00" in text:
+        text = text.replace(b"00", b"0")
+    return text
+
+
 def has_digit(text: bytes | bytearray) -> bool:
     return len(text.translate(None, b"0123456789")) < len(text)
+
+
+def is_copied(prompt: str, tail: bytes | bytearray, end: int, length: int) -> bool:
+    """Whether the prompt holds the whole run as it stands here: its repetition is copied, not the model's."""
+    if not prompt:
+        return False
+    return bytes(tail[max(end - min(length, COPIED_BYTES), 0) : end]).decode("utf-8", "ignore") in prompt
 
 
 def unit_text(tail: bytes | bytearray, end: int, period: int) -> str:
@@ -336,7 +360,9 @@ def counts(tail: bytes | bytearray, numbers: int) -> bool:
     """Whether just one of the numbers of a copy changes, going up in equal steps."""
     if numbers > LABELS:
         return False
-    found = [int(number[:9]) for number in NUMBER.findall(tail)[-SERIES * numbers - 1 : -1]]
+    found = [int(number[:9]) for number in NUMBER.findall(tail)[-SERIES * numbers - 1 :]]
+    if bytes(tail[-1:]).isdigit():
+        found.pop()  # there may be more to come of it
     columns = [found[len(found) - 1 - column :: -numbers] for column in range(numbers)]
     moving = [column for column in columns if len(set(column)) > 1]
     if len(moving) != 1 or len(moving[0]) < 3:  # noqa: PLR2004 - two steps at least

@@ -47,6 +47,13 @@ QUOTES: Final = frozenset("\"'`,|\\[]")
 
 WORD_OF: Final = re.compile(rf"(?<!\S)([{OTHER}])\1{{2,}}(?=[\s.?!])")
 
+WORD_SIGNS: Final = 20
+"""Signs in a row that may be a word; tables of a charset are longer."""
+
+LISTED: Final = re.compile(r"[|;,]")
+LIST_SIGNS: Final = 6
+"""A line with so many separators is a list."""
+
 HAN: Final = re.compile(r"[hij]+")
 RARE: Final = "ij"
 
@@ -54,12 +61,13 @@ RARE: Final = "ij"
 class RarityState:
     """Where one choice stands."""
 
-    __slots__ = ("at", "facts", "prompt", "said", "seen")
+    __slots__ = ("at", "facts", "prompt", "read", "said", "seen")
 
     def __init__(self, facts: RequestFacts) -> None:
         self.facts = facts
         self.at = 0  # bytes examined
         self.seen = 0  # bytes so far
+        self.read = 0  # bytes when the whole was read
         self.said = 0.0  # the strongest finding given out
         self.prompt: frozenset[str] | None = None
 
@@ -101,7 +109,8 @@ class Rarity:
             state.at += BLOCK
             end = len(tail) - (state.seen - state.at)
             found = self._read(state, look, tail[max(end - WINDOW_BYTES, 0) : end], ended=False) or found
-        if look.ended:
+        if look.ended and look.size != state.read:
+            state.read = look.size
             found = self._read(state, look, tail[-WINDOW_BYTES:], ended=True) or found
         return found
 
@@ -138,17 +147,19 @@ class Rarity:
             return "jumble"
         if self._shifts(state, codes):
             return "shift"
-        return "babel" if ended and any(map(self._babel, codes.splitlines())) else ""
+        lines = zip(text.split("\n"), codes.split("\n"), strict=False) if ended else ()
+        return "babel" if any(self._babel(line, own) for line, own in lines) else ""
 
     def _is_jumbled(self, state: RarityState, text: str, codes: str) -> bool:
-        words = [
-            word
-            for match in ALIEN.finditer(codes)
-            if QUOTES.isdisjoint(
-                text[match.start() - 1 : match.start()] + text[match.end() : match.end() + 1]
+        words = []
+        for match in ALIEN.finditer(codes):
+            start, stop = match.span()
+            beside = text[max(start - 1, 0) : start] + text[stop : stop + 1]
+            plain = QUOTES.isdisjoint(beside) and (
+                beside.isascii() or not HAN.sub("", beside.translate(CODES))
             )
-            and _jumbled(word := text[match.start() : match.end()])
-        ]
+            if plain and stop - start <= WORD_SIGNS and _jumbled(text[start:stop]):
+                words.append(text[start:stop])
         signs = set("".join(words))
         return (
             len(words) >= self.jumble_words
@@ -156,10 +167,12 @@ class Rarity:
             and not self._known(state, signs)
         )
 
-    def _babel(self, line: str) -> bool:
+    def _babel(self, line: str, codes: str) -> bool:
         """Two scripts of the wide world in running words on one line: nobody answers like that unasked."""
-        scripts = {match[1] for match in WORD_OF.finditer(line)}
-        return sum(line.count(script) >= self.babel_letters for script in scripts) > 1
+        if len(LISTED.findall(line)) >= LIST_SIGNS:
+            return False
+        scripts = {match[1] for match in WORD_OF.finditer(codes)}
+        return sum(codes.count(script) >= self.babel_letters for script in scripts) > 1
 
     def _babbles(self, state: RarityState, codes: str) -> bool:
         """Many scripts among the newest letters, of which the prompt holds few."""

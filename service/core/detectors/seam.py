@@ -26,13 +26,23 @@ WINDOW_BYTES: Final = 8192
 REACH: Final = 200
 """Characters looked at on either side."""
 
-INTO_HAN: Final = re.compile("[A-Za-z](?=[\u4e00-\u9fff]{3})")
-OUT_OF_HAN: Final = re.compile("(?<=[\u4e00-\u9fff]{3})[a-z]+,? ")
+INTO_HAN: Final = re.compile("[a-z][,.;:]? [A-Za-z]+(?=[\u4e00-\u9fff]{3})")
+OUT_OF_HAN: Final = re.compile("[\u4e00-\u9fff][a-z]+,? (?=[A-Za-z])")
 HAN_RIGHT: Final = re.compile("[\u4e00-\u9fff\uff0c\u3001\uff1b\u30020-9]*")
 HAN_LEFT: Final = re.compile("[\u4e00-\u9fff\uff0c\u3001\uff1b\u3002]*$")
 PLAIN: Final = re.compile("[A-Za-z][A-Za-z'\u2019-]*[.,;:]?")
 OPENED: Final = re.compile(r"\w[\[(]")
+ASCII: Final = bytes(range(128))
 COMMENTED: Final = frozenset("\"'`#*|<>/\\")
+
+
+class SeamState:
+    """Whether the text was read."""
+
+    __slots__ = ("read",)
+
+    def __init__(self) -> None:
+        self.read = 0  # bytes of the text when it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +57,22 @@ class Seam:
     name: ClassVar[str] = "seam"
     channel: ClassVar[Channel] = Channel.TEXT
 
-    def start(self, facts: RequestFacts, worker: WorkerFacts) -> None:
-        return None
+    def start(self, facts: RequestFacts, worker: WorkerFacts) -> SeamState:
+        return SeamState()
 
-    def look(self, state: None, look: Look) -> Finding | None:
-        if not look.ended or not look.tail:
+    def look(self, state: SeamState, look: Look) -> Finding | None:
+        if not look.ended or look.size == state.read:
             return None
-        text = look.tail[-WINDOW_BYTES:].decode("utf-8", "ignore")
-        if not text.isascii() and self._into_han(text):
-            return self._say(look, "into Han")
-        if not text.isascii() and self._out_of_han(text):
-            return self._say(look, "out of Han")
+        state.read = look.size
+        tail = look.tail[-WINDOW_BYTES:]
+        if tail.count(b" ") < self.words:
+            return None
+        text = tail.decode("utf-8", "ignore")
+        if len(tail.translate(None, ASCII)) >= 3 * self.han_after:
+            if self._into_han(text):
+                return self._say(look, "into Han")
+            if self._out_of_han(text):
+                return self._say(look, "out of Han")
         return self._say(look, "out of code") if any(map(self._out_of_code, text.splitlines())) else None
 
     def _say(self, look: Look, sign: str) -> Finding:
@@ -66,15 +81,19 @@ class Seam:
     def _into_han(self, text: str) -> bool:
         for match in INTO_HAN.finditer(text):
             end = match.end()
-            after = HAN_RIGHT.match(text, end)
-            words = reversed(text[max(0, end - REACH) : end].split())
-            if after and len(after[0]) >= self.han_after and _plain(words) >= self.words:
-                return True
+            start = max(0, end - REACH)
+            after = HAN_RIGHT.match(text, end) if text.count(" ", start, end) >= self.words - 1 else None
+            if after and len(after[0]) >= self.han_after:
+                words = reversed(text[start:end].split())
+                if _plain(words) >= self.words:
+                    return True
         return False
 
     def _out_of_han(self, text: str) -> bool:
         for match in OUT_OF_HAN.finditer(text):
-            start = match.start()
+            start = match.start() + 1
+            if text.count(" ", start, start + REACH) < self.words:
+                continue
             before = HAN_LEFT.search(text[max(0, start - REACH) : start])
             words = text[start : start + REACH].split()[:-1]
             if before and len(before[0]) >= self.han_before and _plain(words) >= self.words:
@@ -82,9 +101,9 @@ class Seam:
         return False
 
     def _out_of_code(self, line: str) -> bool:
-        if not OPENED.search(line) or not COMMENTED.isdisjoint(line):
-            return False
         if line.count("(") + line.count("[") <= line.count(")") + line.count("]"):
+            return False
+        if not OPENED.search(line) or not COMMENTED.isdisjoint(line):
             return False
         words = line[max(line.rfind("("), line.rfind("[")) + 1 :].split()[1 : self.words + 1]
         return _plain(words) >= self.words and sum(word[0].islower() for word in words) >= self.words - 1

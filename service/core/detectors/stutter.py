@@ -38,13 +38,16 @@ ECHO_CHARS: Final = 400
 """What echoes are looked for in."""
 
 SIGN: Final = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0002ffff]|[\uac00-\ud7af]+|[^\W\d]\w*|\d+|[^\w\s]"
+    r"[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0002ffff]|[\uac00-\ud7af]+|[^\W\d]\w*|\d\w*|[^\w\s]"
 )
 COPIED_BYTES: Final = 32
 """The newest text that the prompt holds word for word, where it was asked for."""
 
 VARIED: Final = 0.5
 """Share of different words, or of bytes left by compression, that no sign below lets through."""
+
+SHORT_BYTES: Final = 300
+"""Where the text has ended, its last words are glanced at by themselves as well: fifty."""
 
 PROBE_BYTES: Final = 640
 """What that share is taken of: a hundred words."""
@@ -57,12 +60,13 @@ NEWEST: Final = 12
 class StutterState:
     """Where one choice stands."""
 
-    __slots__ = ("at", "facts", "said", "seen")
+    __slots__ = ("at", "facts", "read", "said", "seen")
 
     def __init__(self, facts: RequestFacts) -> None:
         self.facts = facts
         self.at = 0  # bytes examined
         self.seen = 0  # bytes so far
+        self.read = 0  # bytes when the whole was read
         self.said = 0.0  # the strongest finding given out
 
 
@@ -111,7 +115,10 @@ class Stutter:
             if is_varied(window):
                 continue
             found = self._say(state, look, *self._running(window)) or found
-        if look.ended:
+        if look.ended and look.size != state.read:
+            state.read = look.size
+            if look.size > PROBE_BYTES and is_varied(tail) and is_varied(tail[-SHORT_BYTES:]):
+                return found
             text = tail[-WINDOW_BYTES:].decode("utf-8", "ignore")
             found = self._say(state, look, self._ended(text, SIGN.findall(text)), self.acts_log10) or found
         return found
@@ -191,6 +198,6 @@ def is_varied(window: bytes | bytearray) -> bool:
     """Whether one glance shows that nothing recurs here: different words, or what compression leaves."""
     newest = bytes(window[-PROBE_BYTES:])
     words = newest.split()
-    if len(words) >= PROBE_BYTES // 12:
+    if len(words) >= len(newest) // 12:
         return len(set(words)) > VARIED * len(words)
     return len(compress(newest, 1)) > VARIED * len(newest)

@@ -1,7 +1,8 @@
 """What repeats: how a unit is classed, and whether the prompt explains it.
 
-    word    at least 30 % letters, no hex, no code; a run of id 0 of the GPT-2 family ("!") too: what NaN says
-    rows    code or table rows: brackets, operators, quotes, bars, tabs; lists of data repeat by nature
+    word    at least 30 % letters, no hex, no code, few digits; a run of "!" (id 0 of the GPT-2 family) too:
+            what NaN says
+    rows    code, comments or table rows: brackets, operators, quotes, bars, tabs; data repeat by nature
     filler  digits, rules, boxes, blanks, emoji: dividers and tables are made of it
 
 A JSON member without its braces (`"key": 3.0,`) is no row: no object holds the same key twice, so that its
@@ -23,6 +24,10 @@ HEXISH: Final = re.compile(r"(?:0x)?+[0-9a-fA-F#]++(?:[\s,:;.|/\\\-]++(?:0x)?+[0
 CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 CODE: Final = re.compile(r"[{}\[\]()<>;=|\t\"'`\\@$&^~*+%#]")
 BRACKETS: Final = frozenset("()[]{}<>")
+COMMENT: Final = re.compile(r"/\*|\*/|//|(?m:^\s*(?:#|--|%))")
+LETTER_RUN: Final = 12
+"""A run of one letter takes this many times as long to be a loop."""
+
 MEMBER: Final = re.compile(r"\s*\"[^\"{}\[\]]*\"\s*:\s*[^{}\[\]]*")
 COUNT: Final = re.compile(
     r"(?<!\d)\d{2,}+\s*+(?:(?:times|copies|rows|lines|repetitions)\b|[遍次行])|\brepeat|\bforever\b|重复|重複",
@@ -36,6 +41,9 @@ CHANT_WORDS: Final = 60
 
 PROSE: Final = 0.8
 """Share of letters among the signs of prose."""
+
+SHORT_CHARS: Final = 40
+"""Units of which several copies are counted together, as they may share tokens."""
 
 SPACES: Final = 2
 """Blanks of a copy that make it running text."""
@@ -54,7 +62,7 @@ class Unit:
     chant: bool  # its words repeat within it, as refrains do
     lines: int  # line breaks, those of a quoted string included
     bangs: bool  # nothing but "!"
-    plain: bool  # neither line breaks nor digits
+    plain: bool  # neither line breaks nor letters nor digits
     brackets: bool  # nothing else
     prose: bool  # letters and blanks, hardly anything else
     spaced: bool  # words with blanks between them, or a script that has none: no CSV row
@@ -63,23 +71,24 @@ class Unit:
 def classify(text: str, letters_min: float, code_max: float, chant_distinct: float) -> Unit:
     """What one copy, cut anywhere, is made of."""
     solid, letters = len(SOLID.findall(text)), len(LETTER.findall(text))
-    code = len(CODE.findall(text))
-    whole = len(TOKEN.findall(text * 3)) - len(TOKEN.findall(text * 2))  # the cut may fall inside a word
-    tokens = whole + len(CJK.findall(text)) / 2 or 1.0
+    code, digits = len(CODE.findall(text)), sum(map(str.isdigit, text))
+    tokens = _tokens(text) + len(CJK.findall(text)) / 2 or 1.0
+    if len(set(text)) == 1 and text.isascii():
+        tokens /= LETTER_RUN  # vocabularies know long runs of one letter, and base 64 has them
     words = WORD.findall(text.lower())[1:-1]  # the cut may have split the outer ones
     chant = len(words) <= CHANT_WORDS and len(set(words)) < chant_distinct * len(words)
     kind = "word"
     bangs = not text.strip("! \n") and solid > 0
     if MEMBER.fullmatch(_rotated(text)) or bangs:
         pass
-    elif letters < letters_min * solid or not solid or HEXISH.fullmatch(text.strip()):
+    elif min(letters, solid - 2 * digits) < letters_min * solid or not solid or _is_hex(text.strip()):
         kind = "filler"
-    elif code > max(code_max * solid, 1):
+    elif code > max(code_max * solid, 1) or COMMENT.search(text):
         kind = "rows"
     lines = text.count("\n") + text.count("\\n")
     spaced = text.count(" ") >= SPACES or CJK.search(text) is not None
     prose = letters >= PROSE * solid and code <= (1 - PROSE) / 4 * solid and "_" not in text
-    plain = not lines and not any(map(str.isdigit, text))
+    plain = not (lines or digits or letters)
     return Unit(text, kind, tokens, chant, lines, bangs, plain, set(text.strip()) <= BRACKETS, prose, spaced)
 
 
@@ -101,6 +110,16 @@ def asked(prompt: str, unit: Unit) -> bool:
 def digest(unit: str) -> str:
     """A short name of the unit wherever the cut falls: a hash of its sorted characters."""
     return blake2b("".join(sorted(unit)).encode("utf-8", "replace"), digest_size=4).hexdigest()
+
+
+def _is_hex(text: str) -> bool:
+    return len(set(text)) > 1 and HEXISH.fullmatch(text) is not None
+
+
+def _tokens(text: str) -> float:
+    """Pseudo-tokens of one copy among others: neither the cut nor the seams between copies add any."""
+    many = 6 if len(text) <= SHORT_CHARS else 1
+    return (len(TOKEN.findall(text * (many + 1 + many))) - len(TOKEN.findall(text * (many + 1)))) / many
 
 
 def _rotated(text: str) -> str:

@@ -134,6 +134,10 @@ def test_filler_that_no_table_and_no_drawing_has_takes_less(text: str) -> None:
     assert judged(prose(24, 20) + " " + text).kind is Kind.REPETITION
 
 
+def test_a_table_of_zeros_one_a_line_is_data() -> None:
+    assert judged("{\n" + "    0,\n" * 60).level is Level.CLEAN
+
+
 def test_a_short_run_of_filler_seconds_collapsed_acceptance() -> None:
     (finding,) = findings(prose(15, 10) + " =" * 80)
     assert finding.log10_e == RULE.witness_log10
@@ -173,6 +177,7 @@ def test_a_short_counter_on_one_line_is_a_loop_if_it_does_not_stop() -> None:
         "  case {n}:\n    return handle({n});\n",
         'Step {n}: Click the "Next" button to continue to page {m}.\n',
         "2025-03-12T10:00:{n:02d}Z INFO worker: heartbeat ok (lag=0ms, queue=0)\n",
+        "      ULong guest_D{n};\n",
         "INSERT INTO users (id, name, active) VALUES ({n}, 'user_{n}', TRUE);\n",
     ],
 )

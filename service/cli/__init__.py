@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from service.cli import lab, replay, rules
 from service.cli.demo import demo
@@ -30,7 +30,15 @@ def _version() -> str:
     return f"specguard {version('specguard')}"
 
 
-app = App(name="specguard", help=HELP, version=_version, suppress_keyboard_interrupt=False)
+# No option of ours is undone by another: `--no-NAME` and `--empty-NAME` would only fill the help.
+PLAIN = Parameter(negative=())
+app = App(
+    name="specguard",
+    help=HELP,
+    version=_version,
+    default_parameter=PLAIN,
+    suppress_keyboard_interrupt=False,
+)
 app.command(serve)
 app.command(inspect)
 app.command(doctor)

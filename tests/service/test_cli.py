@@ -39,6 +39,14 @@ def test_every_command_has_help_with_an_example(
     assert f"Example: specguard {' '.join(words)}" in said
 
 
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_command_offers_to_undo_an_option(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run([*words, "--help"])
+    assert [word for word in capsys.readouterr().out.split() if word.startswith(("--no-", "--empty-"))] == []
+
+
 def test_the_groups_are_those_of_the_interface() -> None:
     assert {words[0] for words in COMMANDS} >= {"serve", "inspect", "rules", "demo", "lab"}
 

@@ -16,8 +16,9 @@ from service.core.events import Drafter, Policy
 from service.core.governor import AbortMode
 
 MIB = 1 << 20
+MAX_PORT = 65_535
 
-Port = Annotated[int, Field(ge=0, le=65_535)]  # 0: any free one
+Port = Annotated[int, Field(ge=0, le=MAX_PORT)]  # 0: any free one
 Capture = Literal["off", "hashes", "full"]
 Secret = Annotated[SecretStr, Field(min_length=8)]  # an empty token would be everybody's
 
@@ -118,6 +119,41 @@ class WorkerHint(Strict):
     """Drafts that one verify step can accept."""
 
 
+class EngineLog(Strict):
+    """A log file of an engine on this machine."""
+
+    path: str
+    """The file; it may be rotated, cut short, or not be there yet."""
+    worker: BaseUrl
+    """The worker that writes it, as the router names it."""
+
+
+class TelemetrySettings(Strict):
+    """What is heard beside the streams; none of it can stop one."""
+
+    socket: str | None = None
+    """Socket file, 0600, on which probes of this machine report every verify step; none without."""
+    udp: str | None = None
+    """HOST:PORT on which probes of other machines do; needs the key file."""
+    key_file: str | None = None
+    """File with the key that signs their datagrams, as theirs: 16 bytes at least, 0600."""
+    logs: tuple[EngineLog, ...] = ()
+    """Log files of engines, followed for what their own checks find."""
+    scrape_s: Seconds = 15.0
+    """How often /metrics of the router's workers is read; 0: never."""
+
+    @model_validator(mode="after")
+    def _udp_is_signed(self) -> Self:
+        if self.udp is None:
+            return self
+        if self.key_file is None:
+            raise ValueError("udp: needs key_file; anybody can send to a UDP port")
+        host, _, port = self.udp.rpartition(":")
+        if not host or not port.isdigit() or int(port) > MAX_PORT:
+            raise ValueError(f"udp: expected HOST:PORT, got {self.udp!r}")
+        return self
+
+
 class Settings(Strict):
     """Everything `specguard serve` can be told."""
 
@@ -158,11 +194,13 @@ class Settings(Strict):
     workers: tuple[WorkerHint, ...] = ()
     """What the owner knows of workers."""
     ask_growth: bool = True
-    """Have the engine report tokens in every chunk; off where a probe tells more."""
+    """Have the engine report tokens in every chunk; left out while probes cover all workers."""
     abort: AbortMode = AbortMode.DRAIN
     """Let a bad stream run out unread, or close it within a budget."""
     provenance: ProvenanceSettings = ProvenanceSettings()
     """The index of who said what."""
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """Probes, logs and metrics of the engines."""
     limits: Limits = Limits()
     """What one process takes on."""
     timeouts: Timeouts = Timeouts()

@@ -26,9 +26,10 @@ from service.edges.origins import Origins
 from service.edges.pins import PinBook
 from service.edges.proxy import Proxy
 from service.edges.relay import Means
-from service.edges.router_admin import RouterAdmin, admin_client
+from service.edges.router_admin import PINNED_ROLES, RouterAdmin, admin_client
 from service.edges.server import best_sending, data_config
 from service.edges.tasks import Tasks
+from service.edges.telemetry import Telemetry
 from service.edges.ticker import Ticker
 from service.edges.upstream import Limits, Upstream
 from service.edges.upstream_aiohttp import AiohttpUpstream
@@ -60,6 +61,7 @@ class DataPlane:
         hinted = self._know_hints()
         self.origins = origins_of(settings, desk)
         self.admin = RouterAdmin(settings.router, desk.fleet, self.pins, hinted=hinted, client=self._client)
+        self.telemetry = Telemetry(settings.telemetry, desk, self._client, self._decoders)
         self.proxy = Proxy(
             Means(
                 upstream=upstream_of(settings),
@@ -71,6 +73,7 @@ class DataPlane:
                 first_byte_s=settings.timeouts.first_byte_s,
                 drain_s=settings.timeouts.drain_s,
                 origins=self.origins,
+                pull=self.telemetry.pull if self.telemetry.receiver is not None else None,
             ),
             dialects=DIALECTS,
             routes=settings.route_table(),
@@ -78,7 +81,7 @@ class DataPlane:
             timeouts=settings.timeouts,
         )
         reading = (self.origins.tick,) if self.origins is not None else ()
-        self.ticker = Ticker(*reading, on_tick)
+        self.ticker = Ticker(*reading, self._hear, on_tick)
         self._beat = Ticker(self.proxy.tick, every_s=BEAT_S)
 
     def __repr__(self) -> str:
@@ -101,6 +104,7 @@ class DataPlane:
         self._tasks.spawn(self.ticker.run(), "ticker")
         self._tasks.spawn(self._beat.run(), "beat")
         self._tasks.spawn(self.admin.run(), "router-admin")
+        self.telemetry.start(self._tasks)
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
@@ -109,10 +113,21 @@ class DataPlane:
         """Let streams end, end the rest loudly, close what is open."""
         await self.proxy.drain(self._settings.timeouts.drain_s)
         await self._tasks.cancel()
+        self.telemetry.close()
         if self.origins is not None:
             await self.origins.stop()
         await self.proxy.means.upstream.close()
         await self._client.aclose()
+
+    def _decoders(self) -> tuple[str, ...]:
+        """The workers that decode: as the router lists them, else as the owner does."""
+        listed = tuple(one.url for one in self.admin.workers if one.worker_type in PINNED_ROLES)
+        return listed or self.desk.fleet.urls()
+
+    def _hear(self, now: float) -> None:
+        """What came beside the streams; growth is asked for where no probe tells more."""
+        self.telemetry.tick(now)
+        self.proxy.means.ask_growth = self._settings.ask_growth and not self.telemetry.covered(now)
 
     def _know_hints(self) -> tuple[str, ...]:
         """Tell the fleet what the owner knows of workers."""

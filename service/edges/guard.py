@@ -223,6 +223,8 @@ class Guard(Relay):
     def on_end(self) -> None:
         self._exchange = None
         self._read_prompt()
+        if self._means.pull is not None:
+            self._means.pull()
         self._hear(self.monitor.end, Ending.COMPLETE)
 
     def on_error(self, error: UpstreamError) -> None:

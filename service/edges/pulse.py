@@ -13,6 +13,7 @@ from service.edges.health import Health
 from service.edges.live import LiveBoard
 from service.edges.metrics import Metrics
 from service.edges.relay import Relay
+from service.edges.telemetry_gauges import TelemetryGauges
 from service.edges.ticker import Ticker
 
 REMEMBERED_S: Final = 60.0
@@ -38,6 +39,7 @@ class Pulse:
         self._board = board
         self._streams_max = streams_max
         self._waiting = waiting
+        self._telemetry = TelemetryGauges(desk, metrics)
         self._live: Collection[Relay] = ()
         self._ticker: Ticker | None = None
         self._last_seen = {"detector": -REMEMBERED_S, "memory": -REMEMBERED_S, "streams": -REMEMBERED_S}
@@ -55,6 +57,7 @@ class Pulse:
         self._metrics.flush(counts, samples)
         self._notice({key[0] for key in counts}, now)
         self._gauges(now)
+        self._telemetry(now)
         guards = (relay.seen for relay in self._live if isinstance(relay, Guard))
         self._board.publish(now, len(self._live), guards)
 

@@ -91,6 +91,7 @@ class Means:
     first_byte_s: float = 600.0
     drain_s: float = 30.0
     origins: Origins | None = None  # whose words are whose; None where nobody asks
+    pull: Callable[[], None] | None = None  # reads what probes have sent; None where nothing listens for them
     live: "set[Relay]" = field(default_factory=set)
     looks: Looks = field(default_factory=Looks)
 

@@ -30,7 +30,7 @@ class ProbeReceiver:
     def __init__(self, feed: ProbeFeed, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed = feed
         self._clock = clock
-        self._sockets: list[socket.socket] = []
+        self._sockets: list[tuple[socket.socket, bytes]] = []
         self._paths: list[Path] = []
 
     def __repr__(self) -> str:
@@ -66,9 +66,14 @@ class ProbeReceiver:
         self._listen(link, key)
         return int(link.getsockname()[1])
 
+    def pull(self) -> None:
+        """Read what waits now: a stream that ends may have its last steps still in the kernel."""
+        for link, key in self._sockets:
+            self._readable(link, key)
+
     def close(self) -> None:
         loop = asyncio.get_running_loop()
-        for link in self._sockets:
+        for link, _ in self._sockets:
             loop.remove_reader(link)
             link.close()
         for path in self._paths:
@@ -79,7 +84,7 @@ class ProbeReceiver:
     def _listen(self, link: socket.socket, key: bytes) -> None:
         link.settimeout(0)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        self._sockets.append(link)
+        self._sockets.append((link, key))
         asyncio.get_running_loop().add_reader(link, self._readable, link, key)
 
     def _readable(self, link: socket.socket, key: bytes) -> None:

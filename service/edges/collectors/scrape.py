@@ -59,12 +59,17 @@ class Scraper:
         targets: Iterable[str],
         client: httpx.AsyncClient,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        every_s: float = EVERY_S,
+        sink: Callable[[Scrape], None] = lambda _: None,
     ) -> None:
         self.scrapes: dict[str, Scrape] = {}
         self.counts: Counter[str] = Counter()  # answered, unanswered, and what expositions left out
         self._targets = {url.rstrip("/"): _Target() for url in targets}
         self._client = client
         self._clock = clock
+        self._every_s = every_s
+        self._sink = sink
 
     def __repr__(self) -> str:
         return f"<Scraper {len(self._targets)} targets, {len(self.scrapes)} answered>"
@@ -79,7 +84,7 @@ class Scraper:
         """Until cancelled."""
         while True:
             await self.poll()
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(self._every_s)
 
     async def poll(self) -> None:
         """Ask everybody once. Never raises."""
@@ -97,7 +102,8 @@ class Scraper:
         self.counts["answered"] += 1
         self.counts.update(exposition.counts)
         if url in self._targets:
-            self.scrapes[url] = target.see(url, self._clock(), exposition)
+            scrape = self.scrapes[url] = target.see(url, self._clock(), exposition)
+            self._sink(scrape)
 
     async def _fetch(self, url: str) -> str:
         """The body, or the beginning of one that is too long."""

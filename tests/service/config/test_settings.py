@@ -83,3 +83,13 @@ def test_a_worker_hint_names_its_worker() -> None:
     hint = WorkerHint(url="http://w:1/", drafter=Drafter.MODEL, draft_tokens=4)
     assert (hint.url, hint.drafter, hint.draft_tokens) == ("http://w:1", "model", 4)
     assert WorkerHint(url="http://w:1").draft_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("udp", "why"), [("127.0.0.1:9811", "needs key_file"), ("9811", "HOST:PORT"), ("a:99999", "HOST:PORT")]
+)
+def test_probes_over_udp_need_an_address_and_a_key(udp: str, why: str) -> None:
+    key = {} if "key" in why else {"key_file": "key"}
+    assert why in refused(telemetry={"udp": udp, **key})
+    heard = Settings.model_validate({"router": ROUTER, "telemetry": {"udp": "[::1]:0", "key_file": "key"}})
+    assert heard.telemetry.udp == "[::1]:0"

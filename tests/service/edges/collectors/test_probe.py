@@ -80,7 +80,7 @@ async def test_a_burst_is_read_in_slices(feed: ProbeFeed, receiver: ProbeReceive
         source.connect(("127.0.0.1", port))
         for datagram in datagrams(2 * SLICE):
             source.send(sign(datagram, KEY))
-        receiver._readable(receiver._sockets[0], KEY)
+        receiver.pull()
         assert feed.counts["datagrams"] == SLICE
         await _turns()
     assert feed.counts["datagrams"] == 2 * SLICE
@@ -123,3 +123,15 @@ async def test_a_place_that_cannot_be_bound_is_an_error(receiver: ProbeReceiver,
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(OSError, match="in use"):
             receiver.listen_udp("127.0.0.1", taken.getsockname()[1], KEY)
+
+
+async def test_what_waits_can_be_read_at_once(
+    feed: ProbeFeed, receiver: ProbeReceiver, tmp_path: Path
+) -> None:
+    path = tmp_path / "probe.sock"
+    receiver.listen_unix(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as source:
+        for datagram in datagrams(3):
+            source.sendto(datagram, str(path))
+    receiver.pull()
+    assert feed.take("a") == (1, 2, 3)

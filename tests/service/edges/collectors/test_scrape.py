@@ -134,3 +134,11 @@ async def test_workers_come_and_go() -> None:
         assert scraper.scrapes == {}
         await scraper.poll()
         assert repr(scraper) == "<Scraper 0 targets, 0 answered>"
+
+
+async def test_each_scrape_is_handed_on() -> None:
+    heard: list[Scrape] = []
+    async with ScriptedUpstream(sglang(10)) as worker, admin_client() as client:
+        scraper = Scraper([worker.url], client, sink=heard.append)
+        await scraper.poll()
+    assert heard == list(scraper.scrapes.values())

@@ -1,0 +1,157 @@
+"""What engines say beside the streams reaches the streams, the metrics and nobody else."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from service.config.problem import ConfigProblem
+from service.config.settings import EngineLog, Settings, TelemetrySettings, WorkerHint
+from service.core.desk import Desk
+from service.core.events import Drafter
+from service.edges.dataplane import DataPlane
+from service.edges.router_admin import admin_client
+from service.edges.tasks import Tasks
+from service.edges.telemetry import Telemetry
+from tests.fakes import ScriptedClient, ScriptedUpstream, answer
+from tests.guarding import CHAT, ROUTED, body, chat, head, new_desk, pieces
+from tests.probing import Worker
+from tests.serving import serving
+
+WORKER = "http://w:1"
+MISMATCH = "[t] KV checksum mismatch req=r1 bootstrap_room=5 expected=0x1 got=0x2\n"
+
+
+@asynccontextmanager
+async def listening(
+    settings: TelemetrySettings, *workers: str
+) -> AsyncIterator[tuple[Telemetry, Desk, Tasks]]:
+    desk, tasks = new_desk(), Tasks()
+    async with admin_client() as client:
+        telemetry = Telemetry(settings, desk, client, lambda: workers)
+        try:
+            telemetry.start(tasks)
+            yield telemetry, desk, tasks
+        finally:
+            telemetry.close()
+            await tasks.cancel()
+
+
+def sent(path: Path, *datagrams: bytes) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as source:
+        for datagram in datagrams:
+            source.sendto(datagram, str(path))
+
+
+async def test_where_nothing_is_set_nothing_listens() -> None:
+    async with listening(TelemetrySettings(scrape_s=0), WORKER) as (telemetry, desk, tasks):
+        telemetry.pull()
+        telemetry.tick(1.0)
+        assert desk.probes is None
+        assert telemetry.receiver is None
+        assert not telemetry.covered(1.0)
+        assert len(tasks) == 0
+
+
+async def test_what_probes_tell_is_counted_and_covers_their_workers(tmp_path: Path) -> None:
+    path, worker = tmp_path / "probe.sock", Worker(WORKER)
+    settings = TelemetrySettings(socket=str(path), scrape_s=0)
+    async with listening(settings, WORKER) as (telemetry, desk, _):
+        assert not telemetry.covered(monotonic())
+        first, _lost, third = worker.series("r1", 1, 2, 3)
+        sent(path, first, third, b"noise")
+        telemetry.pull()
+        telemetry.tick(monotonic())
+        telemetry.tick(monotonic())
+        assert telemetry.covered(monotonic())
+        assert desk.counts["probe_datagrams",] == desk.counts["probe_steps",] == 2
+        losses = {key[1]: by for key, by in desk.counts.items() if key[0] == "probe_dropped"}
+        assert losses == {"missed": 1, "gaps": 1, "foreign": 1}
+
+
+async def test_probes_of_other_machines_need_the_key(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("sixteen bytes or more")
+    key.chmod(0o600)
+    settings = TelemetrySettings(udp="127.0.0.1:0", key_file=str(key), scrape_s=0)
+    async with listening(settings) as (telemetry, desk, _):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
+            source.sendto(Worker(WORKER).series("r1", 1)[0] + bytes(16), ("127.0.0.1", telemetry.udp_port))
+        telemetry.pull()
+        telemetry.tick(1.0)
+        assert desk.counts == {("probe_dropped", "bad_mac"): 1}
+
+
+async def test_what_cannot_be_listened_on_is_the_configurations_fault(tmp_path: Path) -> None:
+    taken = tmp_path / "probe.sock"
+    taken.write_text("not a socket")
+    with pytest.raises(ConfigProblem, match=r"telemetry: .*probe\.sock"):
+        async with listening(TelemetrySettings(socket=str(taken), scrape_s=0)):
+            pass
+    assert taken.read_text() == "not a socket"
+
+
+async def test_an_engines_own_words_become_evidence_about_its_worker(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("old lines are history\n" + MISMATCH)
+    settings = TelemetrySettings(logs=(EngineLog(path=str(log), worker=WORKER),), scrape_s=0)
+    async with listening(settings, WORKER) as (telemetry, desk, _):
+        await asyncio.sleep(0.1)
+        with log.open("a") as more:
+            more.write(MISMATCH)
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            if desk.ground.counts:
+                break
+        telemetry.tick(1.0)
+        assert desk.counts == {("engine_evidence", "checksum_mismatch", WORKER): 1}
+        assert desk.ground.said("r1", (), 0.0) == ("checksum_mismatch",)
+
+
+async def test_slots_let_go_too_soon_are_seen_in_the_workers_metrics_too() -> None:
+    first, second = (
+        answer(b'sglang:decode_deferred_kv_release_total{outcome="timeout"} %d\n' % count, kind=b"text/plain")
+        for count in (1, 4)
+    )
+    async with (
+        ScriptedUpstream([first], [second]) as worker,
+        listening(TelemetrySettings(scrape_s=0.02), worker.url) as (telemetry, desk, _),
+    ):
+        telemetry.tick(1.0)
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            if desk.ground.counts:
+                break
+        assert desk.ground.counts["deferred_release_timeout", worker.url] == 3
+
+
+async def test_a_stream_is_exact_where_its_probe_is_heard_and_growth_is_not_asked_for(tmp_path: Path) -> None:
+    """Chunks with the engine's id r1, whatever we called the request; the whole data plane."""
+    path, worker = tmp_path / "probe.sock", Worker(WORKER)
+    script = [head(ROUTED + WORKER.encode()), *pieces(*chat("a", "b", "c", usage=False))]
+    async with ScriptedUpstream(script, script) as router:
+        settings = Settings(
+            router=router.url,
+            workers=(WorkerHint(url=WORKER, drafter=Drafter.MODEL, draft_tokens=3),),
+            telemetry=TelemetrySettings(socket=str(path), scrape_s=0),
+        )
+        plane = DataPlane(settings, new_desk(), lambda _, __: None)
+        await plane.start()
+        async with serving(plane.proxy) as running:
+            client = await ScriptedClient.connect(running.port)
+            sent(path, worker.status("0.5.23"), *worker.series("r1", 3, 0, 2))
+            await asyncio.sleep(0.6)
+            await client.post(CHAT, body())
+            assert (await client.response())[2].endswith(b"data: [DONE]\n\n")
+            client.leave()
+        counts = plane.desk.counts
+        assert counts["telemetry_streams", "exact"] == 1
+        assert (counts["spec_verify_steps",], counts["spec_emitted_tokens",]) == (3, 8)
+        asked = [sent_body for sent_body in router.bodies() if b"messages" in sent_body]
+        assert b"continuous_usage_stats" not in asked[0]
+        await plane.stop()
+        assert not path.exists()

@@ -5,6 +5,7 @@
     {"kind":"result",...}    written when it has ended, however it ended
     {"kind":"metric",...}    a scrape of a worker or a router
     {"kind":"resumed",...}   the run went on after a kill, with its clock moved by `shift_s`
+    {"kind":"closing",...}   it has ended, and whether it kept its schedule
 
 `sent` comes first so that a run killed at any point can go on without sending anything twice: what was sent
 and has no result was cut off, and is told as that. Each line is one write to the file: it outlives the
@@ -118,7 +119,16 @@ class Metric(Line, frozen=True, kw_only=True, tag="metric"):
     values: dict[str, float]
 
 
-AnyLine = RunHeader | Resumed | Sent | Result | Metric
+class Closing(Line, frozen=True, kw_only=True, tag="closing"):
+    """How the run ended. Without one it never did; of several, one a resumption, the last counts."""
+
+    kept: bool  # the schedule
+    late_p99_ms: float  # of the arm that was worst
+    late_limit_ms: float
+    stopped: str | None = None  # before its end, by: errors, disk, interrupted, control
+
+
+AnyLine = RunHeader | Resumed | Sent | Result | Metric | Closing
 
 _decoder = msgspec.json.Decoder(AnyLine)
 _encoder = msgspec.json.Encoder()
@@ -265,6 +275,23 @@ def results_of(path: Path) -> Iterator[Result]:
     yield from (line for line in read(path) if isinstance(line, Result))
 
 
+def read_results(path: Path) -> tuple[RunHeader, Iterator[Result | Metric]]:
+    """The header, and what was found."""
+    lines = read(path)
+    header = next(lines, None)
+    if not isinstance(header, RunHeader):
+        raise ResultsError(f"{path} is empty")
+    return header, (line for line in lines if isinstance(line, Result | Metric))
+
+
+def closing_of(path: Path) -> Closing | None:
+    """How a run ended; None for one that never did."""
+    last = None
+    for line in read(path):
+        last = line
+    return last if isinstance(last, Closing) else None
+
+
 def look_back(path: Path) -> Past | None:
     """What a file says of its run; None where there is none yet."""
     if not path.exists() or not path.stat().st_size:
@@ -280,7 +307,7 @@ def look_back(path: Path) -> Past | None:
                 done.add(line.id)
                 sent.pop(line.id, None)
                 last_s = max(last_s, line.ended_s)
-            case Metric() | Resumed():
+            case _:
                 pass
     if header is None:
         return None

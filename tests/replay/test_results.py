@@ -8,15 +8,19 @@ import pytest
 
 from replay.results import (
     CUT_OFF,
+    Closing,
     Journal,
     Metric,
     Result,
     ResultsError,
+    Resumed,
     RunHeader,
     Sent,
     Sync,
+    closing_of,
     look_back,
     read,
+    read_results,
     results_of,
 )
 
@@ -165,3 +169,25 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes, told:
 
 def test_a_result_shows_no_text() -> None:
     assert "secret" not in repr(result("a", "secret"))
+
+
+def test_how_a_run_ended_is_its_last_word(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    first = Closing(kept=True, late_p99_ms=1.0, late_limit_ms=5.0, stopped="interrupted")
+    last = Closing(kept=False, late_p99_ms=9.0, late_limit_ms=5.0)
+    with journal(path) as file:
+        file.begin(HEADER)
+        file.add(first, Resumed(at="2026-01-01T00:00:01Z", shift_s=1.0))
+    assert closing_of(path) is None
+    with journal(path) as file:
+        file.add(result("a"), last)
+    assert closing_of(path) == last
+    header, found = read_results(path)
+    assert (header, list(found)) == (HEADER, [result("a")])
+
+
+def test_an_empty_file_holds_no_run(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.touch()
+    with pytest.raises(ResultsError, match="empty"):
+        read_results(path)

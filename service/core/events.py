@@ -279,6 +279,24 @@ class Fail(msgspec.Struct, frozen=True):
     drain: bool = False  # let the upstream run out unread instead of closing it
 
 
+class Cached(msgspec.Struct, frozen=True):
+    """What of a prompt the engine did not have to compute, by its own word."""
+
+    prompt_tokens: int = UNKNOWN
+    tokens: int = UNKNOWN  # UNKNOWN: not told, which with some engines means none
+    host: int = UNKNOWN  # of these, loaded back from host memory; UNKNOWN: the tier was not told
+    storage: int = UNKNOWN
+
+    @property
+    def tier(self) -> str:
+        """The slowest tier that a part came from; "" for unknown."""
+        if self.tokens <= 0:
+            return "none" if self.tokens == 0 else ""
+        if self.host == UNKNOWN:
+            return "cached"
+        return "storage" if self.storage > 0 else "host" if self.host > 0 else "device"
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """One generation of a request, as the incident keeps it."""
 
@@ -294,6 +312,7 @@ class Attempt(msgspec.Struct, frozen=True):
     prefill: str = ""  # the prefill worker, where a probe named it
     telemetry: str = "none"  # how well its verify steps are known: exact, gapped, upper or none
     engine_said: tuple[str, ...] = ()  # words of the engine's own checks: `kind`, or `worker:kind`
+    cached: Cached = Cached()
 
 
 class Incident(msgspec.Struct, frozen=True):

@@ -200,6 +200,7 @@ class Generation:
             ending=self.ending,
             prefill=joined.pair.prefill if joined is not None else "",
             telemetry=kind_of(joined, inspector.step_kind),
+            cached=self._reader.cached,
         )
 
     # --- inside ---

@@ -23,7 +23,7 @@ from service.core.dialects.wire import (
     decode_one,
     error_type,
 )
-from service.core.events import UNKNOWN, Delta
+from service.core.events import UNKNOWN, Cached, Delta
 
 DONE: Final = b"[DONE]"
 _SILENT: Final = {b"", DONE}  # payloads that are no event of the model
@@ -71,10 +71,15 @@ class _WholeChoice(_Choice):
     delta: Message | None = msgspec.field(default=None, name="message")
 
 
+class _PromptDetails(Schema):
+    cached_tokens: int | None = None
+
+
 class _Usage(Schema):
     completion_tokens: int | None = None
     prompt_tokens: int | None = None
     reasoning_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
 
 
 class _Ext(Schema):
@@ -101,10 +106,11 @@ _ERROR: Final = msgspec.json.Decoder(Error)
 class ChatReader:
     """Reads one attempt's response."""
 
-    __slots__ = ("_choices",)
+    __slots__ = ("_choices", "cached")
 
     def __init__(self, choices: int) -> None:
         self._choices = choices
+        self.cached = Cached()
 
     def read(self, payloads: Sequence[bytes]) -> list[Delta]:
         """One delta a choice and event; none for `[DONE]` and for events that tell nothing."""
@@ -126,6 +132,7 @@ class ChatReader:
         if answer is None or not answer.choices or answer.error is not None:
             return self._odd(answer, body) or [UNREADABLE]
         tokens = _shown(answer.usage, answer.choices[0]) if len(answer.choices) == 1 else UNKNOWN
+        self.cached = _cached(answer.usage)
         deltas = [_delta(choice, tokens, whole=True) for choice in answer.choices]
         if (read := _prompt_tokens(answer.usage)) != UNKNOWN:
             deltas[0] = msgspec.structs.replace(deltas[0], prompt_tokens=read)
@@ -140,6 +147,8 @@ class ChatReader:
         if chunk.choices is None and (flat := decode_one(_ERROR, payload)) and flat.object == "error":
             return [Delta(error=error_type({"type": flat.type}))]
         deltas = _totals(chunk)
+        if chunk.usage is not None:
+            self.cached = _cached(chunk.usage)
         if self._choices == 1 and _tokens(chunk.usage) != UNKNOWN:
             deltas.append(Delta(tokens=_tokens(chunk.usage), prompt_tokens=_prompt_tokens(chunk.usage)))
         return deltas
@@ -194,6 +203,12 @@ def _prompt_tokens(usage: _Usage | None) -> int:
     if usage is None or usage.prompt_tokens is None:
         return UNKNOWN
     return usage.prompt_tokens
+
+
+def _cached(usage: _Usage | None) -> Cached:
+    details = usage.prompt_tokens_details if usage is not None else None
+    cached = details.cached_tokens if details is not None else None
+    return Cached(_prompt_tokens(usage), UNKNOWN if cached is None else cached)
 
 
 def _calls(calls: Sequence[ToolCall], *, whole: bool) -> tuple[tuple[int, str], ...]:

@@ -29,7 +29,7 @@ from service.core.dialects.wire import (
     decode_one,
     error_type,
 )
-from service.core.events import UNKNOWN, Delta
+from service.core.events import UNKNOWN, Cached, Delta
 
 DONE: Final = b"[DONE]"
 SEAM_BYTES: Final = 64  # enough that a rewritten text cannot look like a longer one, but for a loop's
@@ -61,7 +61,21 @@ class _Tail(Schema):
     index: int = 0
 
 
+class _Tiers(Schema):
+    host: int = 0
+    storage: int = 0
+
+
+class _FirstMeta(_Meta):
+    """What is read of an event that is decoded whole, as the first one is."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    cached_tokens_details: _Tiers | None = None
+
+
 class _Event(_Tail):
+    meta_info: _FirstMeta | None = None
     text: str | None = None
     output_ids: msgspec.Raw = _NO_LIST
     error: Any = None
@@ -162,10 +176,11 @@ class _Progress:
 class GenerateReader:
     """Reads one attempt's response."""
 
-    __slots__ = ("_progress",)
+    __slots__ = ("_progress", "cached")
 
     def __init__(self) -> None:
         self._progress: dict[int, _Progress] = {}
+        self.cached = Cached()
 
     def read(self, payloads: Sequence[bytes]) -> list[Delta]:
         """One delta an event; none for `[DONE]`."""
@@ -194,6 +209,7 @@ class GenerateReader:
             events = _EVENTS.decode(body) if listed else [_EVENT.decode(body)]
         except UNDECODABLE:
             return [UNREADABLE]
+        self.cached = _cached(events[0].meta_info) if events else self.cached
         return [_whole(event, choice, body) for choice, event in enumerate(events)]
 
     def _read_whole(self, payload: bytes) -> list[Delta]:
@@ -206,7 +222,20 @@ class GenerateReader:
             return []
         progress = self._progress.setdefault(event.index, _Progress())
         meta = event.meta_info or _Meta()
+        self.cached = _cached(event.meta_info) if event.meta_info is not None else self.cached
         return [progress.delta(event.index, progress.text_of(payload, event, meta), meta)]
+
+
+def _cached(meta: _FirstMeta | None) -> Cached:
+    if meta is None or meta.cached_tokens is None:
+        return Cached()
+    tiers = meta.cached_tokens_details
+    return Cached(
+        UNKNOWN if meta.prompt_tokens is None else meta.prompt_tokens,
+        meta.cached_tokens,
+        UNKNOWN if tiers is None else tiers.host,
+        UNKNOWN if tiers is None else tiers.storage,
+    )
 
 
 def _whole(event: _Event, choice: int, body: bytes) -> Delta:

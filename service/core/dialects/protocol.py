@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from service.core.events import Delta, RequestFacts
+from service.core.events import Cached, Delta, RequestFacts
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -24,6 +24,11 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 class Reader(Protocol):
     """Reads one attempt's events; keeps what cumulative dialects need between calls."""
+
+    @property
+    def cached(self) -> Cached:
+        """What the engine said of its prefix cache, once it has."""
+        ...
 
     def read(self, payloads: Sequence[bytes]) -> list[Delta]:
         """The data payloads of some events, in order. Never raises: what it cannot read is `malformed`."""

@@ -13,6 +13,7 @@ from service.core.dialects.protocol import Outgoing
 from service.core.events import (
     UNKNOWN,
     Action,
+    Cached,
     Channel,
     Delta,
     Finding,
@@ -45,6 +46,8 @@ FUSION = Fusion(
 
 
 class ToyReader:
+    cached = Cached()
+
     def read(self, payloads: Sequence[bytes]) -> list[Delta]:
         return [self._delta(payload) for payload in payloads if payload != b"[DONE]"]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.dialects.chat_reader import ChatReader
-from service.core.events import UNKNOWN, Delta
+from service.core.events import UNKNOWN, Cached, Delta
 from service.core.sse import EventSplitter, payload
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
@@ -173,3 +173,25 @@ def test_a_whole_body_with_tools_choices_and_steps() -> None:
     ]
     for nothing in (b"", b"{}", b"[]", b'{"choices":[]}', b"<html>"):
         assert ChatReader(1).whole(nothing) == [Delta(malformed=True)]
+
+
+def usage(details: object) -> dict[str, object]:
+    return {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": details}
+
+
+@pytest.mark.parametrize(
+    ("details", "cached"),
+    [(None, Cached(9)), ({"cached_tokens": 4}, Cached(9, 4)), ({"cached_tokens": 0}, Cached(9, 0))],
+)
+def test_what_the_cache_gave_is_read_from_the_final_usage(details: object, cached: Cached) -> None:
+    streamed, whole = ChatReader(1), ChatReader(1)
+    streamed.read([chunk({"content": "a"}), json.dumps({"choices": [], "usage": usage(details)}).encode()])
+    body = {"choices": [{"index": 0, "message": {"content": "a"}}], "usage": usage(details)}
+    whole.whole(json.dumps(body).encode())
+    assert streamed.cached == whole.cached == cached
+
+
+def test_a_stream_that_tells_no_usage_tells_no_cache() -> None:
+    reader = ChatReader(1)
+    reader.read([chunk({"content": "a"}), b"[DONE]"])
+    assert (reader.cached, reader.cached.tier) == (Cached(), "")

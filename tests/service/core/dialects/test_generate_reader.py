@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.dialects.generate_reader import GenerateReader
-from service.core.events import UNKNOWN, Delta
+from service.core.events import UNKNOWN, Cached, Delta
 from service.core.sse import EventSplitter, payload
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
@@ -260,3 +260,27 @@ def test_a_long_stream_is_decoded_whole_twice_only() -> None:
     payloads = cumulative([f'w{n} "\\ \n' for n in range(500)])
     assert len(Counting().read(payloads)) == 500
     assert whole == 2
+
+
+def test_what_the_cache_gave_is_read_from_the_first_event() -> None:
+    reader = GenerateReader()
+    assert reader.cached == Cached()
+    reader.read(payloads_of("sgl-ngram-generate-stream.sse"))
+    assert (reader.cached, reader.cached.tier) == (Cached(15, 1, 0, 0), "device")
+
+
+@pytest.mark.parametrize(
+    ("meta", "tier"),
+    [
+        ({"prompt_tokens": 9, "cached_tokens": 0, "cached_tokens_details": None}, "none"),
+        ({"cached_tokens": 4, "cached_tokens_details": None}, "cached"),
+        ({"cached_tokens": 4, "cached_tokens_details": {"device": 1, "host": 3}}, "host"),
+        ({"cached_tokens": 4, "cached_tokens_details": {"host": 3, "storage": 1}}, "storage"),
+        ({}, ""),
+    ],
+)
+def test_the_slowest_tier_names_a_prefix(meta: dict[str, object], tier: str) -> None:
+    streamed, whole = GenerateReader(), GenerateReader()
+    streamed.read([event("a", 1, 1, index=0, **meta)])
+    whole.whole(event("a", 1, 1, index=0, **meta))
+    assert streamed.cached.tier == whole.cached.tier == tier

@@ -2,6 +2,7 @@
 
 from cyclopts import App
 
+from service.cli.replay_desensitise import desensitise
 from service.cli.replay_import import import_
 from service.cli.replay_plan import plan
 from service.cli.replay_size import size
@@ -12,6 +13,7 @@ Example: specguard replay plan traffic.trace --out peak.plan --arm idle=1 --arm 
 """
 
 app = App(name="replay", help=HELP)
+app.command(desensitise)
 app.command(import_, name="import")
 app.command(plan)
 app.command(size)

@@ -1,10 +1,9 @@
-import json
-from pathlib import Path
+"""The floor under what is published: fast versions of the bench, on texts of our own."""
 
-import pytest
+from replay.bench import detectors, quality
+from service.core.recorded import Rules
 
-from replay.bench import detectors
-from service.core.events import Kind
+RULES = Rules(*detectors.load())
 
 
 def test_the_bench_streams_are_healthy_and_their_cost_is_counted() -> None:
@@ -14,15 +13,12 @@ def test_the_bench_streams_are_healthy_and_their_cost_is_counted() -> None:
     assert 0 < figures["us_per_token"] < figures["us_per_event"] < figures["us_per_look"]
 
 
-def test_the_score_sheet_counts_by_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [
-        {"id": "a", "kind": "rare_char", "text": "so [PAD] [PAD] [PAD] it went"},
-        {"id": "b", "kind": "garbled", "text": "a text that only its label calls garbled"},
-        {"id": "c", "kind": "normal", "text": "all is well"},
-        {"id": "d", "kind": "normal", "text": "na\ufffdve \ufffd \ufffd x"},
-    ]
-    file = tmp_path / "corpus.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    figures = detectors.score([file])
-    assert figures == {"recall": {"rare_char": 1.0, "garbled": 0.0}, "false_alarms": ["d"], "normals": 2}
-    assert str(Kind.RARE_CHAR) in capsys.readouterr().out
+def test_a_long_text_costs_no_more_a_token_than_a_short_one() -> None:
+    assert detectors.growth(rounds=2)["growth"] <= 1.5
+
+
+def test_texts_made_to_order_are_told_apart() -> None:
+    score = quality.made(RULES, rounds=1, seed=3)
+    assert score["precision"] == 1
+    assert score["recall"] >= 0.9
+    assert score["right_kind"] >= 0.9

@@ -21,26 +21,26 @@ KEPT: Final = frozenset(
 WORDS: Final = tuple(
     """
     a i at by go he it me my no of on so to up us we act add age air all any arm art ask bad bag bar bed
-    big bit box boy bus buy can car cat cup cut day dog dry ear eat egg eye far few fit fly fun get
-    gas hat hot ice job joy key kid law lay leg lot low man mix near also area army away back ball
-    bank base bear beat bell best bill bird blue boat body book born both call calm camp card care     cash city club coal coat cold cook copy cost crew dark data date deal deep desk door down draw drop
-    dust duty each earn east easy edge even ever face fact fair farm fast feel fill about above actor
-    admit adult after again agent agree ahead allow alone along among anger apple apply arise basic
-    beach below bench bread brick bring brown build buyer cabin carry chain chair cheap
-    check accept across action active actual advice affect afford agency almost always amount animal
-    annual answer appear around artist assume author autumn basket battle beauty become before behind
-    belief better beyond ability absence account address advance against airport already another anxiety
-    arrange article attempt average balance bedroom benefit between bicycle brother cabinet calcium
-    capital captain careful central absolute academic accident accuracy activity actually addition
-    adequate advanced aircraft although analysis announce anything anywhere appetite approach approval
-    argument attitude audience bathroom becoming birthday advantage adventure afternoon agreement
-    apartment arrangement assistant attention attractive authority available beautiful beginning
-    behaviour breakfast building calculate candidate celebrate certainly challenge absolutely acceptable
-    accomplish additional afterwards appearance appreciate atmosphere attractive background basketball
-    commission commitment comparison completely conclusion connection considered convenient conviction
-    combination comfortable communicate competition competitive complicated composition concentrate
-    conventional conversation contribution construction introduction manufacturer agricultural
-    intelligence
+    big bit box boy bus buy can car cat cup cut day dog dry ear eat egg eye far few fit fly fun get gas
+    hat hot ice job joy key kid law lay leg lot low man mix near also area army away back ball bank base
+    bear beat bell best bill bird blue boat body book born both call calm camp card care cash city club
+    coal coat cold cook copy cost crew dark data date deal deep desk door down draw drop dust duty each
+    earn east easy edge even ever face fact fair farm fast feel fill about above actor admit adult after
+    again agent agree ahead allow alone along among anger apple apply arise basic beach below bench
+    bread brick bring brown build buyer cabin carry chain chair cheap check accept across action active
+    actual advice affect afford agency almost always amount animal annual answer appear around artist
+    assume author autumn basket battle beauty become before behind belief better beyond ability absence
+    account address advance against airport already another anxiety arrange article attempt average
+    balance bedroom benefit between bicycle brother cabinet calcium capital captain careful central
+    absolute academic accident accuracy activity actually addition adequate advanced aircraft although
+    analysis announce anything anywhere appetite approach approval argument attitude audience bathroom
+    becoming birthday advantage adventure afternoon agreement apartment arrangement assistant attention
+    attractive authority available beautiful beginning behaviour breakfast building calculate candidate
+    celebrate certainly challenge absolutely acceptable accomplish additional afterwards appearance
+    appreciate atmosphere attractive background basketball commission commitment comparison completely
+    conclusion connection considered convenient conviction combination comfortable communicate
+    competition competitive complicated composition concentrate conventional conversation contribution
+    construction introduction manufacturer agricultural intelligence
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 

@@ -48,11 +48,6 @@ app.command(lab.app)
 app.command(replay.app)
 
 
-def main() -> None:
-    """The console script."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(tokens: Sequence[str]) -> int:
     """Run one command line; the answer is the exit code."""
     try:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -23,6 +24,8 @@ from service.edges.live import EVERY_S, LiveBoard
 from service.edges.metrics import CONTENT_TYPE, Metrics
 from service.edges.records import CASE_FILTERS, CURSOR, FILTERS, Records, StoreAwayError, cursor_of
 from service.edges.store import Store
+
+_log = structlog.get_logger(__name__)
 
 PAGE_MAX: Final = 500
 FORGET_S: Final = 10.0
@@ -168,8 +171,10 @@ def _incident_paths(router: APIRouter, admin: Admin) -> None:
         return _found(await admin.records.incident(own_id), "incident")
 
     @router.delete("/incidents/{own_id}")
-    async def forget_incident(own_id: str) -> dict[str, int]:
-        return {"removed": await _forgotten(admin.store, incident=own_id)}
+    async def forget_incident(own_id: str, request: Request) -> dict[str, int]:
+        removed = await _forgotten(admin.store, incident=own_id)
+        _log.info("incident_deleted", id=own_id, peer=_peer(request))
+        return {"removed": removed}
 
 
 def _case_paths(router: APIRouter, admin: Admin) -> None:
@@ -182,13 +187,15 @@ def _case_paths(router: APIRouter, admin: Admin) -> None:
         return {"cases": found, "next_before": cursor_of(found[-1]) if len(found) == limit else None}
 
     @router.get("/cases/{own_id}")
-    async def case(own_id: str) -> Response:
-        bundle: bytes = _found(await admin.records.bundle(own_id), "case")
+    async def case(own_id: str, *, text_free: bool = False) -> Response:
+        bundle: bytes = _found(await admin.records.bundle(own_id, without_text=text_free), "case")
         return Response(bundle, media_type="application/json")
 
     @router.delete("/cases/{own_id}")
-    async def forget_case(own_id: str) -> dict[str, int]:
-        return {"removed": await _forgotten(admin.store, case=own_id)}
+    async def forget_case(own_id: str, request: Request) -> dict[str, int]:
+        removed = await _forgotten(admin.store, case=own_id)
+        _log.info("case_deleted", id=own_id, peer=_peer(request))
+        return {"removed": removed}
 
 
 def _filters(request: Request, known: tuple[str, ...], others: set[str]) -> dict[str, str]:
@@ -197,6 +204,11 @@ def _filters(request: Request, known: tuple[str, ...], others: set[str]) -> dict
     if unknown:
         raise HTTPException(400, f"unknown filter; known are: {', '.join(known)}")
     return {key: value for key, value in request.query_params.items() if key in known}
+
+
+def _peer(request: Request) -> str:
+    """Who asked, for the audit line."""
+    return request.client.host if request.client else "unknown"
 
 
 async def _forgotten(store: Store, *, incident: str = "", case: str = "") -> int:

@@ -11,8 +11,8 @@ hold of text depends on the capture mode:
              that equal prefixes give equal hashes: the shape of a prefix cache without its content
     full     and the request's own JSON and the answers' tails, secrets redacted
 
-Hashes are SHA-256 of salt, the hash before and the block; the salt is not in the store. What is not known is
-the word "unknown".
+Hashes are SHA-256 of salt, the hash before and the block; the salt is not in the store. `text_free` makes of
+a full case one without text, that names the one it was made of. What is not known is the word "unknown".
 """
 
 from collections.abc import Iterator
@@ -80,6 +80,24 @@ def case_of(incident: Incident, kept: Kept, at_ms: int, capture: Capture, salt: 
         "engine": {"name": "unknown", "version": "unknown"},
     }
     return canonical(bundle)
+
+
+def text_free(bundle: bytes, salt: bytes) -> bytes:
+    """The bundle as `hashes` would have kept it, under an id of its own; one that holds no text as it is.
+
+    A case in full has been redacted before, so its hashes are those of the redacted text.
+    """
+    case: dict[str, Any] = msgspec.json.decode(bundle)
+    if case["capture"] != "full":
+        return bundle
+    body = case["request"].pop("body", None)
+    if body is not None:
+        case["request"]["messages"] = [_hashed(role, text, salt) for role, text in messages(body)]
+    for attempt in case["attempts"]:
+        answer = attempt.pop("answer", None)
+        if answer is not None:
+            attempt.update(_captured("answer", answer, "hashes", salt))
+    return canonical(case | {"capture": "hashes", "text_free_of": case_id(bundle)})
 
 
 def canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value

@@ -20,10 +20,10 @@ import structlog
 
 KEYS: Final = frozenset(
     {
-        "admin", "attempt", "data", "detector", "drain_s", "error", "event", "guilty", "host", "key", "level",
-        "logger", "outcome", "path", "pid", "policy", "port", "reason", "rid", "route", "router", "rules",
-        "seconds", "settings", "signal", "status", "store", "streams", "task", "url", "version", "where",
-        "worker", "workers",
+        "admin", "attempt", "data", "detector", "drain_s", "error", "event", "guilty", "host", "id", "key",
+        "level", "logger", "outcome", "path", "peer", "pid", "policy", "port", "reason", "rid", "route",
+        "router", "rules", "seconds", "settings", "signal", "status", "store", "streams", "task", "url",
+        "version", "where", "worker", "workers",
     }
 )  # fmt: skip
 VALUE_CHARS: Final = 200

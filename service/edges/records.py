@@ -15,6 +15,7 @@ from sqlalchemy import Select, Table, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from service.edges.case import text_free
 from service.edges.database import file_of, let_go, reader_engine
 from service.edges.rid import kept_rid
 from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
@@ -75,10 +76,13 @@ class Records:
         ordered = brief.order_by(CASES.c.at_ms.desc(), CASES.c.id.desc())
         return [_stamped(row) for row in await self._rows(ordered)]
 
-    async def bundle(self, own_id: str) -> bytes | None:
-        """A case as it was written."""
+    async def bundle(self, own_id: str, *, without_text: bool = False) -> bytes | None:
+        """A case as it was written, or what of it is no text."""
         found = await self._rows(select(CASES.c.bundle).where(CASES.c.id == own_id))
-        return found[0]["bundle"] if found else None
+        if not found:
+            return None
+        bundle: bytes = found[0]["bundle"]
+        return text_free(bundle, self._salt) if without_text else bundle
 
     def _page(
         self, table: Table, wanted: Mapping[str, str | None], known: tuple[str, ...], before: str, limit: int

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from service.config.settings import Retention
 from service.edges.admin import AdminServer, listener
@@ -19,8 +20,10 @@ from service.edges.api import Admin, create_app
 from service.edges.case import Kept
 from service.edges.health import Health
 from service.edges.live import WATCHERS_MAX, LiveBoard, LiveStream
+from service.edges.logs import KEYS
 from service.edges.metrics import Metrics
 from service.edges.records import Records
+from service.edges.rows import Waiting
 from service.edges.store import Store
 from service.edges.writer import Writer
 from tests.service.edges.kept import Counts, facts, incident
@@ -160,6 +163,46 @@ async def test_a_case_is_given_as_it_was_written_and_deleted_by_id(admin: Admin)
         (row,) = (await http.get("/api/incidents")).json()["incidents"]
         assert (await http.delete(f"/api/incidents/{row['id']}")).json() == {"removed": 1}
         assert (await http.get("/api/incidents")).json()["incidents"] == []
+
+
+async def test_a_case_is_given_without_its_text_where_that_is_asked_for(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'full.db'}"
+    writer = Writer(url, Counts(), capture="full", salt=b"s", retention=Retention())
+    body = msgspec.json.encode({"messages": [{"role": "user", "content": "Jane Doe"}]})
+    await writer.write([Waiting(1, incident("a"), Kept(facts(), body))])
+    await writer.close()
+    records = Records(url, b"s")
+    made = Admin(Health(fails_closed=False), Metrics(), records, Store.__new__(Store), LiveBoard())
+    async with client(made) as http:
+        (row,) = (await http.get("/api/cases")).json()["cases"]
+        assert "Jane" in (await http.get(f"/api/cases/{row['id']}")).text
+        bare = await http.get(f"/api/cases/{row['id']}?text_free=true")
+        assert "Jane" not in bare.text
+        assert bare.json()["text_free_of"] == row["id"]
+        assert (await http.get(f"/api/cases/{row['id']}?text_free=maybe")).status_code == 400
+    await records.close()
+
+
+async def test_a_deletion_leaves_a_line_that_says_what_and_who(admin: Admin) -> None:
+    await filled(admin, "a", "b")
+    async with client(admin) as http:
+        with capture_logs() as lines:
+            await asked_to_forget(http)
+    assert [(line["event"], line["peer"]) for line in lines] == [
+        ("case_deleted", "127.0.0.1"),
+        ("incident_deleted", "127.0.0.1"),
+    ]
+    assert {len(line["id"]) for line in lines} == {64, 24}
+    assert all(set(line) - {"log_level"} <= KEYS for line in lines)
+
+
+async def asked_to_forget(http: httpx.AsyncClient) -> None:
+    """One case, one incident, and what is not there."""
+    (case, _) = (await http.get("/api/cases")).json()["cases"]
+    (_, row) = (await http.get("/api/incidents")).json()["incidents"]
+    await http.delete(f"/api/cases/{case['id']}")
+    await http.delete(f"/api/incidents/{row['id']}")
+    assert (await http.delete("/api/cases/Jane-Doe")).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.config.settings import Capture
 from service.core.events import RequestFacts
-from service.edges.case import BLOCK_BYTES, Kept, blocks, case_id, case_of, messages
+from service.edges.case import BLOCK_BYTES, Kept, blocks, case_id, case_of, messages, text_free
 from tests.service.edges.kept import facts, incident
 
 CANARY = "Jane Doe 12345678"
@@ -75,6 +75,35 @@ def test_full_keeps_the_request_without_its_secrets() -> None:
 )
 def test_a_body_nobody_can_read_still_makes_a_case(capture: Capture, body: bytes) -> None:
     assert bundle(capture, body)["judgement"]["kind"] == "repetition"
+
+
+def test_a_full_case_without_its_text_is_what_hashes_would_have_kept() -> None:
+    clean = {**CHAT, "messages": [{"role": "user", "content": "a b c " * 200}], "user": "u1", "stop": []}
+    answers = ("the cat sat " * 40,)
+    kept = Kept(facts(), json.dumps(clean).encode(), answers)
+    full = case_of(incident(), kept, AT_MS, "full", SALT)
+    hashes = json.loads(case_of(incident(), kept, AT_MS, "hashes", SALT))
+    assert json.loads(text_free(full, SALT)) == hashes | {"text_free_of": case_id(full)}
+
+
+def test_no_word_of_a_full_case_is_left_in_it_without_text() -> None:
+    kept = Kept(facts(prompt=CANARY), json.dumps(CHAT).encode(), (f"hello {CANARY}",))
+    full = case_of(incident(), kept, AT_MS, "full", SALT)
+    assert b"Jane" in full
+    left = text_free(full, SALT).decode()
+    for word in ("Jane", "12345678", "Be brief", "hunter2", "hello"):
+        assert word not in left
+
+
+@pytest.mark.parametrize("capture", ["off", "hashes"])
+def test_a_case_that_holds_no_text_stays_as_it_is(capture: Capture) -> None:
+    made = case_of(incident(), Kept(facts(), json.dumps(CHAT).encode()), AT_MS, capture, SALT)
+    assert text_free(made, SALT) == made
+
+
+def test_a_full_case_of_an_unreadable_body_has_nothing_to_take_out() -> None:
+    full = case_of(incident(), Kept(facts(), b"\xff"), AT_MS, "full", SALT)
+    assert json.loads(text_free(full, SALT))["capture"] == "hashes"
 
 
 def test_what_is_not_known_says_so() -> None:

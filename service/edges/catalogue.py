@@ -95,6 +95,13 @@ def counters(routes: Sequence[str], detectors: Sequence[str]) -> tuple[Family, .
         Family("spec_emitted_tokens", "Tokens emitted by observed verify steps."),
         Family("spec_verify_steps", "Verify steps observed."),
         Family("detector_faults", "Detectors that raised and were switched off for a stream.", detector),
+        *_around_streams(),
+    )
+
+
+def _around_streams() -> tuple[Family, ...]:
+    """What befell streams from outside, what could not be seen of them, and what was kept."""
+    return (
         Family(
             "upstream_errors",
             "Requests that router or engine failed.",

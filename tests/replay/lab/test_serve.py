@@ -30,12 +30,32 @@ raise SystemExit(run(Options(prefill=1, decode=1, pages=64), lambda line: print(
 rooms = Random(1)
 
 
+def request(prefill: Endpoint, seed: int) -> dict[str, object]:
+    """Return the body that a router sends to both workers of a pair."""
+    pair = {"bootstrap_host": "127.0.0.1", "bootstrap_port": prefill.bootstrap_port}
+    return {"text": decode(prompt(seed)), **pair, "bootstrap_room": rooms.getrandbits(62)}
+
+
+async def broken(client: httpx.AsyncClient, worker: Endpoint, body: dict[str, object]) -> bool:
+    """Send one leg; tell whether the connection broke before an answer."""
+    try:
+        await client.post(f"{worker.url}/generate", json=body)
+    except httpx.TransportError:
+        return True
+    return False
+
+
+async def queued(client: httpx.AsyncClient, url: str, queue: str) -> int:
+    """Return how many requests wait in one of a worker's queues."""
+    (loads,) = (await client.get(f"{url}/v1/loads")).json()["loads"]
+    return int(loads["disaggregation"][queue])
+
+
 async def ask(
     client: httpx.AsyncClient, prefill: Endpoint, decode_worker: Endpoint, seed: int
 ) -> httpx.Response:
     """Send one request to a pair, as a router does; return decode's answer."""
-    pair = {"bootstrap_host": "127.0.0.1", "bootstrap_port": prefill.bootstrap_port}
-    body = {"text": decode(prompt(seed)), **pair, "bootstrap_room": rooms.getrandbits(62)}
+    body = request(prefill, seed)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(client.post(f"{prefill.url}/generate", json=body))
         answer = tasks.create_task(client.post(f"{decode_worker.url}/generate", json=body))
@@ -108,6 +128,30 @@ async def test_a_killed_worker_is_missed_the_others_serve_on_and_the_end_is_clea
         assert answer.json()["output_ids"] == reference_answer(prompt(3), 128)
         assert len(await lab.ledger()) == 1
     assert not any(running(pid) for pid in pids)
+    assert shared_memory() == before
+
+
+@pytest.mark.e2e
+async def test_requests_of_a_killed_prefill_worker_fail_and_give_their_pages_back() -> None:
+    before = shared_memory()
+    async with Lab(Options(prefill=2, decode=1, pages=64, step_ms=1)) as lab:
+        lost, url = lab.prefill[0], lab.decode[0].url
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+            await client.post(f"{lost.url}/lab/control", json={"prefill_ms": 60_000})
+            body = request(lost, 1)
+            async with asyncio.TaskGroup() as tasks:
+                leg = tasks.create_task(broken(client, lost, body))
+                answer = tasks.create_task(client.post(f"{url}/generate", json=body))
+                while not await queued(client, url, "decode_transfer_queue_reqs"):  # noqa: ASYNC110 (another process has no event)
+                    await asyncio.sleep(0.01)
+                os.kill(lost.process.pid, signal.SIGKILL)
+            assert leg.result()
+            assert answer.result().status_code == 500
+            assert "Lost connection with prefill instance" in answer.result().text
+            other = await ask(client, lab.prefill[1], lab.decode[0], 3)
+            loads = (await client.get(f"{url}/v1/loads")).json()["loads"][0]
+        assert other.json()["output_ids"] == reference_answer(prompt(3), 128)
+        assert loads["num_used_tokens"] == 0
     assert shared_memory() == before
 
 

@@ -67,6 +67,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     event: Event = "corrupt"
     alpha: float = 0.05
     power: float = 0.9
+    late_s: float | None = None  # lateness of this client that changes nothing here; None: the pacer's rule
 
 
 class PlanHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -39,9 +39,8 @@ def power(low: float, high: float, requests: int, *, alpha: float = ALPHA, share
         raise ValueError("rates are shares, the high one not below the low one")
     mean_low, mean_high = low * requests, high * requests * share / (1 - share)
     lows = np.arange(_last(mean_low) + 1)
-    least = _refused(int(lows[-1]) + _last(mean_high) + 2, alpha, share)
-    # For each count of the low arm the least count of the high arm with which the total is refused.
-    highs = np.array([_least_high(int(count), least) for count in lows])
+    totals = int(lows[-1]) + _last(mean_high) + 2
+    highs = _least_highs(lows, _refused(1 << totals.bit_length(), alpha, share))
     beyond = pdtrc(highs - 1, mean_high) if mean_high else np.zeros(len(highs))
     return float((_poisson(lows, mean_low) * np.where(highs > 0, beyond, 1.0)).sum())
 
@@ -105,11 +104,18 @@ def _poisson(counts: NDArray[np.int64], mean: float) -> NDArray[np.float64]:
     return np.asarray(pdtr(counts, mean) - below, dtype=np.float64)
 
 
-def _least_high(low: int, least: NDArray[np.int64]) -> int:
-    """The least count x of the high arm with x >= least[low + x]."""
-    beyond = np.arange(len(least) - low)
-    refused = np.flatnonzero(beyond >= least[low:])
-    return int(refused[0]) if len(refused) else len(least)
+def _least_highs(lows: NDArray[np.int64], least: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each count of the low arm the least x of the high arm with x >= least[low + x].
+
+    `least` never falls, so going on from below stops at the least such x; beyond the end there is none.
+    """
+    last = len(least) - 1
+    highs = np.zeros_like(lows)
+    while True:
+        further = least[np.minimum(lows + highs, last)]
+        if (further <= highs).all() or (highs > last).all():
+            return highs
+        highs = np.maximum(highs, further)
 
 
 @lru_cache(maxsize=64)

@@ -38,7 +38,7 @@ class PlanWishes:
         The two arms that the verdict is about, as LOW,HIGH; the first and the last unless given.
     event
         What counts: corrupt (a detector says so), wrong (not the expected answer), changed (not the answer
-        of the low arm to the same request).
+        of an added control arm, at the low load, to the same request).
     margin
         A difference below so many per 10,000 does not matter.
     window_s
@@ -96,11 +96,13 @@ class PlanWishes:
 
     def wishes(self) -> "Wishes":
         """The plan that this asks for."""
-        from replay.plan import Contrast
+        from replay.plan import Arm, Contrast
         from replay.planning.make import Wishes
 
         arms = self._arms()
         low, _, high = (self.contrast or f"{arms[0].name},{arms[-1].name}").partition(",")
+        if self.event == "changed":  # what the low arm says has to be compared with something, too
+            arms = (Arm(name="control", load=arms[0].load, knobs=arms[0].knobs), *arms)
         contrast = Contrast(
             low=low,
             high=high,

@@ -70,3 +70,11 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     path.write_text("hello\n")
     assert run(["replay", "plan", str(path), "--out", str(tmp_path / "p")]) == BAD_INPUT
     assert "is not a trace" in capsys.readouterr().err
+
+
+def test_counting_changes_adds_an_arm_to_compare_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--event", "changed", "--rounds", "2", "--json"]
+    assert run(["replay", "plan", _trace(tmp_path), "--out", str(tmp_path / "p"), *words]) == DONE
+    assert [arm["name"] for arm in json.loads(capsys.readouterr().out)["arms"]] == ["control", "idle", "peak"]

@@ -1,0 +1,1 @@
+"""What a run's answers say: each one judged, then counted, then compared."""

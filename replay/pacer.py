@@ -68,6 +68,12 @@ class Pacer:
         """Whether nothing will ever be due again."""
         return self._next is None and not self._ready and not self._waiting
 
+    def restart(self) -> float:
+        """Go on at the first send that is left: its time, at which all that was done before has ended."""
+        at_s = self._next.at_s if self._next is not None else 0.0
+        self._ended = dict.fromkeys(self._ended, at_s)
+        return at_s
+
     def due(self, now_s: float) -> list[Due]:
         """What must go out now."""
         found: list[Due] = []

@@ -194,7 +194,7 @@ class Settings(Strict):
     workers: tuple[WorkerHint, ...] = ()
     """What the owner knows of workers."""
     ask_growth: bool = True
-    """Have the engine report tokens in every chunk; left out while probes cover all workers."""
+    """Have the engine report tokens in every chunk: verify steps, hold-back and silence are told by them."""
     abort: AbortMode = AbortMode.DRAIN
     """Let a bad stream run out unread, or close it within a budget."""
     provenance: ProvenanceSettings = ProvenanceSettings()

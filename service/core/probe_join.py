@@ -5,9 +5,8 @@ its own. It is read from the first events alone. Until one tells it, and where i
 (a gateway may write its own), the rid that we sent stands.
 
 Steps come two ways: by datagram, and on `/generate` in `meta_info`. Whichever brings the first step is taken
-for the whole attempt; both would count every step twice. Where the engine was not asked for its token counts,
-the steps give them: the hand-off token, and of each step the accepted drafts and the bonus token. That count
-lags one look behind, for a step may be known before its text has come through the router.
+for the whole attempt; both would count every step twice. A step may be known before its text has come through
+the router, and long before it where a client reads slowly: it tells nothing of how much text there should be.
 
 Where nothing listens for probes there is none of this. Cost: 1 us a look.
 """
@@ -18,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from service.core.dialects.wire import Schema, decode_one
-from service.core.events import UNKNOWN, Delta, StepKind
+from service.core.events import Delta, StepKind
 from service.core.probe_feed import Pair, ProbeFeed, key_of
 
 CHOICES_MAX: Final = 128
@@ -48,13 +47,11 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 class _Steps:
     """The series of one choice."""
 
-    __slots__ = ("emitted", "keys", "shown", "waiting")
+    __slots__ = ("keys", "waiting")
 
     def __init__(self, keys: tuple[int, ...]) -> None:
         self.keys = keys  # that it may be known by; one, once steps have come
         self.waiting: tuple[int, ...] = ()  # steps whose choice has had no event since
-        self.emitted = 0  # tokens of all steps taken
-        self.shown = 0  # of those, tokens that an earlier look knew of
 
 
 class ProbeJoin:
@@ -153,18 +150,13 @@ class ProbeJoin:
         return found
 
     def _added(self, deltas: list[Delta]) -> list[Delta]:
-        """The steps go to the first event of their choice, the tokens that they make to the last."""
+        """The steps go to the first event of their choice."""
         joined = list(deltas)
         for choice, one in self._series.items():
-            places = [place for place, delta in enumerate(joined) if delta.choice == choice]
-            if not places or not one.waiting:
-                continue
-            first, last = places[0], places[-1]
-            joined[first] = msgspec.structs.replace(joined[first], exact=one.waiting)
-            if one.shown and joined[last].tokens == UNKNOWN:
-                joined[last] = msgspec.structs.replace(joined[last], tokens=1 + one.shown)
-            one.emitted += sum(one.waiting) + len(one.waiting)
-            one.shown, one.waiting = one.emitted, ()
+            first = next((place for place, delta in enumerate(joined) if delta.choice == choice), None)
+            if first is not None and one.waiting:
+                joined[first] = msgspec.structs.replace(joined[first], exact=one.waiting)
+                one.waiting = ()
         return joined
 
 

@@ -81,7 +81,7 @@ class DataPlane:
             timeouts=settings.timeouts,
         )
         reading = (self.origins.tick,) if self.origins is not None else ()
-        self.ticker = Ticker(*reading, self._hear, on_tick)
+        self.ticker = Ticker(*reading, self.telemetry.tick, on_tick)
         self._beat = Ticker(self.proxy.tick, every_s=BEAT_S)
 
     def __repr__(self) -> str:
@@ -123,11 +123,6 @@ class DataPlane:
         """The workers that decode: as the router lists them, else as the owner does."""
         listed = tuple(one.url for one in self.admin.workers if one.worker_type in PINNED_ROLES)
         return listed or self.desk.fleet.urls()
-
-    def _hear(self, now: float) -> None:
-        """What came beside the streams; growth is asked for where no probe tells more."""
-        self.telemetry.tick(now)
-        self.proxy.means.ask_growth = self._settings.ask_growth and not self.telemetry.covered(now)
 
     def _know_hints(self) -> tuple[str, ...]:
         """Tell the fleet what the owner knows of workers."""

@@ -5,8 +5,8 @@
     metrics   /metrics of the workers    -> `scraper.scrapes`; desk.ground where slots were let go too soon
 
 Everything runs on the data loop, in slices of a few milliseconds, or on a thread. All of it is optional, and
-none of it can stop a stream. While live probes cover every worker that decodes, streams are no longer asked
-for their growth: the engine spends processor time on it, and the probe tells more.
+none of it can stop a stream. Growth is asked for beside a probe as well: hold-back and the silence detector
+count delivered tokens by it, and the probe runs ahead of what is delivered.
 """
 
 from collections import Counter
@@ -78,11 +78,6 @@ class Telemetry:
         """Read the probes' datagrams that have come: a stream is about to be judged for the last time."""
         if self.receiver is not None:
             self.receiver.pull()
-
-    def covered(self, now: float) -> bool:
-        """Whether live probes report from every worker that decodes."""
-        feed, workers = self._desk.probes, self._workers()
-        return feed is not None and bool(workers) and all(feed.covers(url, now) for url in workers)
 
     def tick(self, now: float) -> None:
         self.scraper.retarget(self._workers())

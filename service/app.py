@@ -83,6 +83,7 @@ class Sidecar:
                 self.records,
                 self.store,
                 self.board,
+                self.desk.watch,
                 admin_token=_revealed(self.settings.admin_token),
                 metrics_token=_revealed(self.settings.metrics_token),
             )

@@ -10,6 +10,7 @@ from typing import Any, Final
 from service.core.coverage import Coverage
 from service.core.detectors.protocol import Detector
 from service.core.fleet import Fleet
+from service.core.fleet_watch import FleetWatch
 from service.core.fusion import Fusion
 from service.core.governor import Governor
 from service.core.groundtruth import GroundTruth
@@ -38,6 +39,7 @@ class Desk:
         "held_max",
         "probes",
         "samples",
+        "watch",
     )
 
     def __init__(
@@ -53,6 +55,7 @@ class Desk:
         self.governor = governor or Governor()
         self.budget = RetryBudget()
         self.fleet = Fleet()
+        self.watch = FleetWatch()
         self.coverage = Coverage()
         self.ground = GroundTruth()
         self.probes: ProbeFeed | None = None  # None where nothing listens for probes

@@ -7,7 +7,7 @@ a web page that had a name resolve to 127.0.0.1 is no operator.
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from service.config.settings import is_loopback
+from service.core.fleet_watch import FleetWatch
 from service.edges.health import Health
 from service.edges.live import EVERY_S, LiveBoard
 from service.edges.metrics import CONTENT_TYPE, Metrics
@@ -46,6 +47,7 @@ class Admin:
     records: Records
     store: Store
     board: LiveBoard
+    watch: FleetWatch = field(default_factory=FleetWatch)
     admin_token: str | None = None
     metrics_token: str | None = None
 
@@ -143,6 +145,7 @@ def _guarded_paths(admin: Admin) -> APIRouter:
     router = APIRouter(prefix="/api", dependencies=[Depends(_Guarded(admin.admin_token))])
     _incident_paths(router, admin)
     _case_paths(router, admin)
+    _fleet_paths(router, admin.watch)
 
     @router.get("/streams")
     async def streams() -> StreamingResponse:
@@ -196,6 +199,20 @@ def _case_paths(router: APIRouter, admin: Admin) -> None:
         removed = await _forgotten(admin.store, case=own_id)
         _log.info("case_deleted", id=own_id, peer=_peer(request))
         return {"removed": removed}
+
+
+def _fleet_paths(router: APIRouter, watch: FleetWatch) -> None:
+    @router.get("/workers")
+    async def workers() -> Response:
+        """What is known of each worker, who is suspect and why, and every group against its peers."""
+        return Response(msgspec.json.encode(watch.view), media_type="application/json")
+
+    @router.post("/workers/relearn")
+    async def relearn(worker: Annotated[str, Query(max_length=256)]) -> dict[str, str]:
+        """After a deploy: what this worker accepts from now on is its baseline."""
+        if not watch.relearn(worker):
+            raise HTTPException(404, "no such worker")
+        return {"learning": worker}
 
 
 def _filters(request: Request, known: tuple[str, ...], others: set[str]) -> dict[str, str]:

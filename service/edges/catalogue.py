@@ -11,6 +11,8 @@ from typing import Final
 
 from service.core.coverage import HOW
 from service.core.events import Drafter, Guilty, Kind, Level, Outcome, Policy
+from service.core.fleet_rates import DIMENSIONS
+from service.core.fleet_watch import Reason
 from service.core.loglines import CORRUPTION
 from service.core.retry import Refusal
 
@@ -49,6 +51,7 @@ PROBE_LOSSES: Final = (
     "untaken",
     "receive_errors",
 )
+SOURCES: Final = ("metrics", "streams")
 CASE_RESULTS: Final = ("saved", "dropped", "failed", "skipped")
 TOKEN_KINDS: Final = ("delivered", "discarded")
 
@@ -61,6 +64,12 @@ ACCEPT_ERROR_BUCKETS: Final = (-1.0, -0.3, -0.1, -0.03, -0.001, 0.001, 0.03, 0.1
 DURATION_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
+GROWTH_MAX: Final = 64
+"""Series a family may grow beyond those known in advance; what comes after is counted as `other`."""
+WORKER_SERIES: Final = 2048
+"""The same where workers are the label: they come from the router's list, and there may be hundreds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """One metric: its key in our code, its help, its labels."""
@@ -69,6 +78,7 @@ class Family:
     help: str
     labels: Labels = field(default_factory=dict)
     buckets: tuple[float, ...] = ()  # histograms only
+    growth: int = GROWTH_MAX
 
 
 def counters(routes: Sequence[str], detectors: Sequence[str]) -> tuple[Family, ...]:
@@ -173,6 +183,43 @@ def gauges() -> tuple[Family, ...]:
         ),
         Family("probe_up", "1 while the probe of a worker is heard; it is silent at rest.", {"worker": ()}),
         Family("probe_aside", "1 once the probe of a worker has stood aside for good.", {"worker": ()}),
+        *_fleet(),
+    )
+
+
+def _fleet() -> tuple[Family, ...]:
+    """The fleet's judgement."""
+    return (
+        Family(
+            "worker_suspect",
+            "1 while there is evidence against a worker; its absence is no certificate of health.",
+            {"worker": (), "reason": [*Reason]},
+            growth=WORKER_SERIES,
+        ),
+        Family(
+            "worker_accept_length",
+            "Mean accept length of a worker, bonus token included, by who tells it.",
+            {"worker": (), "source": SOURCES},
+            growth=WORKER_SERIES,
+        ),
+        Family(
+            "worker_accept_baseline",
+            "The accept length that a worker is held against, frozen when it was learned.",
+            {"worker": (), "source": SOURCES},
+            growth=WORKER_SERIES,
+        ),
+        Family(
+            "worker_fall_evidence",
+            "Evidence that a worker's acceptance fell below its baseline: log10 of an e-value.",
+            {"worker": (), "source": SOURCES},
+            growth=WORKER_SERIES,
+        ),
+        Family("fallen_models", "Models whose workers' acceptance fell together."),
+        Family(
+            "suspect_groups",
+            "Groups with more corrupted generations than their peers in the last hour.",
+            {"dimension": DIMENSIONS},
+        ),
     )
 
 

@@ -25,9 +25,6 @@ from service.edges.catalogue import PREFIX, Family, counters, gauges, histograms
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-GROWTH_MAX: Final = 64
-"""Series a family may grow beyond those known in advance; what comes after is counted as `other`."""
-
 Key = tuple[str, ...]
 Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 
@@ -53,6 +50,11 @@ class Bound(Generic[Metric]):
             for values in product(*family.labels.values()):
                 self.children[key, *values] = self._new(key, values)
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The families, whether or not they have a series yet."""
+        return frozenset(self._known)
+
     def child(self, key: Key) -> Metric | None:
         """The child of this key; None where the catalogue has no such family or not these labels."""
         found = self.children.get(key)
@@ -62,7 +64,7 @@ class Bound(Generic[Metric]):
         if key[0] not in self._known or len(self._known[key[0]].labels) != len(key) - 1:
             return None
         family: Family = self._known[key[0]]
-        if self._grown[key[0]] >= GROWTH_MAX:
+        if self._grown[key[0]] >= family.growth:
             key = (key[0], *("other" for _ in family.labels))
         if key not in self.children:
             self._grown[key[0]] += 1
@@ -92,9 +94,10 @@ class Metrics:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every series name as a rule or a dashboard may write it."""
-        families = list(self.registry.collect())
-        return frozenset(sample.name for family in families for sample in family.samples)
+        """Every series name as a rule or a dashboard may write it, those included that have no series yet."""
+        shown = {sample.name for family in self.registry.collect() for sample in family.samples}
+        counted = {f"{PREFIX}_{key}_total" for key in self._counters.keys}
+        return frozenset(shown | counted | {f"{PREFIX}_{key}" for key in self._gauges.keys})
 
     def describe(self, *, version: str, settings: str, rules: str) -> None:
         """Set the info gauges, once, at start."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sized
 from typing import Final
 
 from service.core.desk import Desk
+from service.edges.fleet_gauges import FleetGauges
 from service.edges.guard import Guard
 from service.edges.health import Health
 from service.edges.live import LiveBoard
@@ -40,6 +41,7 @@ class Pulse:
         self._streams_max = streams_max
         self._waiting = waiting
         self._telemetry = TelemetryGauges(desk, metrics)
+        self._fleet = FleetGauges(desk.watch, metrics)
         self._live: Collection[Relay] = ()
         self._ticker: Ticker | None = None
         self._last_seen = {"detector": -REMEMBERED_S, "memory": -REMEMBERED_S, "streams": -REMEMBERED_S}
@@ -58,6 +60,7 @@ class Pulse:
         self._notice({key[0] for key in counts}, now)
         self._gauges(now)
         self._telemetry(now)
+        self._fleet()
         guards = (relay.seen for relay in self._live if isinstance(relay, Guard))
         self._board.publish(now, len(self._live), guards)
 

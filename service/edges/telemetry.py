@@ -2,7 +2,7 @@
 
     probes    datagrams of verify steps  -> desk.probes: the streams they belong to take them
     logs      lines of the engines       -> desk.ground: what their own checks say of corruption
-    metrics   /metrics of the workers    -> `scraper.scrapes`; desk.ground where slots were let go too soon
+    metrics   /metrics of the workers    -> desk.watch; desk.ground where slots were let go too soon
 
 Everything runs on the data loop, in slices of a few milliseconds, or on a thread. All of it is optional, and
 none of it can stop a stream. Growth is asked for beside a probe as well: hold-back and the silence detector
@@ -22,6 +22,7 @@ from service.config.probe_key import read_probe_key
 from service.config.problem import ConfigProblem
 from service.config.settings import TelemetrySettings
 from service.core.desk import Desk
+from service.core.fleet_watch import Gauge
 from service.core.groundtruth import Word
 from service.core.loglines import LogEvent, LogKind
 from service.core.probe_feed import ProbeFeed
@@ -80,7 +81,9 @@ class Telemetry:
             self.receiver.pull()
 
     def tick(self, now: float) -> None:
-        self.scraper.retarget(self._workers())
+        workers, fleet = self._workers(), self._desk.fleet
+        self.scraper.retarget(workers)
+        self._desk.watch.look(now, [fleet.worker(url) for url in workers], self._desk.ground.counts)
         for (kind, worker), by in self._desk.ground.drain().items():
             self._desk.count("engine_evidence", kind, worker or "unknown", by=by)
         feed = self._desk.probes
@@ -115,7 +118,18 @@ class Telemetry:
         self._desk.ground.read(event, worker, monotonic())
 
     def _scraped(self, scrape: Scrape) -> None:
-        """A worker whose log we read has told this already, and with the request's name."""
+        """To the fleet's judgement, and to the engines' words; a log that we read has told these already."""
+        self._desk.watch.scraped(
+            Gauge(
+                worker=scrape.url,
+                at=scrape.at,
+                model=scrape.model,
+                accept_length=scrape.sample.length,
+                fresh=scrape.fresh,
+                running=scrape.running,
+                moved=scrape.moved,
+            )
+        )
         times = int(scrape.moved.get(DEFERRED_TIMEOUT, 0))
         if times and scrape.url not in self._logged:
             word = Word(LogKind.DEFERRED_RELEASE_TIMEOUT, scrape.at, scrape.url, times=times)

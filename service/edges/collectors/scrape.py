@@ -49,6 +49,7 @@ class Scrape(msgspec.Struct, frozen=True):
     running: float  # requests; NaN: not told
     waiting: float
     moved: dict[str, float]  # counters of trouble, since the scrape before
+    model: str = ""
 
 
 class Scraper:
@@ -140,6 +141,7 @@ class _Target:
             _either(exposition, "num_running_reqs", "num_requests_running"),
             _either(exposition, "num_queue_reqs", "num_requests_waiting"),
             {name: moved[name] for name in (*_TROUBLE, DEFERRED_TIMEOUT) if moved.get(name)},
+            next((name for one in exposition.series if (name := one.labels.get("model_name"))), ""),
         )
 
 

@@ -15,6 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.config.settings import Retention
+from service.core.events import WorkerFacts
+from service.core.fleet_watch import LOOK_S, Gauge
 from service.edges.admin import AdminServer, listener
 from service.edges.api import Admin, create_app
 from service.edges.case import Kept
@@ -84,7 +86,8 @@ async def test_metrics_are_open_unless_they_have_a_token(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/incidents", "/api/incidents/x", "/api/cases", "/api/cases/x", "/api/streams"]
+    "path",
+    ["/api/incidents", "/api/incidents/x", "/api/cases", "/api/cases/x", "/api/streams", "/api/workers"],
 )
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic right", "Bearer rightx", "Bearer ä"])
 async def test_without_the_right_token_nothing_is_told(admin: Admin, path: str, given: str) -> None:
@@ -248,3 +251,18 @@ def test_live_streams_flow_while_somebody_watches_and_not_after() -> None:
     assert first["streams"] == [msgspec.to_builtins(seen)]
     assert datetime.fromisoformat(first["at"]).utcoffset() == timedelta(0)
     assert board._watchers == 0
+
+
+async def test_workers_are_told_with_their_evidence_and_can_be_learned_anew(admin: Admin) -> None:
+    for look in range(45):
+        length = 4.487 if look < 35 else 1.589
+        admin.watch.scraped(Gauge("http://d1", look * LOOK_S, "m", length, fresh=True, running=1.0))
+        admin.watch.look(look * LOOK_S, [WorkerFacts("http://d1")], {})
+    async with client(admin) as http:
+        (told,) = (await http.get("/api/workers")).json()["workers"]
+        assert (told["url"], told["suspect"]) == ("http://d1", ["acceptance"])
+        assert told["acceptance"][0]["log10_e_own"] is None  # no peers: no number, and no NaN in JSON
+        assert (await http.post("/api/workers/relearn", params={"worker": "nobody"})).status_code == 404
+        assert (await http.post("/api/workers/relearn", params={"worker": "http://d1"})).status_code == 200
+    admin.watch.look(60 * LOOK_S, [WorkerFacts("http://d1")], {})
+    assert admin.watch.view.workers[0].suspect == ()

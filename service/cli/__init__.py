@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from cyclopts import App, CycloptsError, Parameter
 
-from service.cli import lab, replay, rules
+from service.cli import cases, incidents, lab, replay, rules
 from service.cli.demo import demo
 from service.cli.doctor import doctor
 from service.cli.exits import BAD_INPUT, DONE, INTERRUPTED, Unfit
@@ -42,6 +42,8 @@ app = App(
 app.command(serve)
 app.command(inspect)
 app.command(doctor)
+app.command(incidents.app)
+app.command(cases.app)
 app.command(rules.app)
 app.command(demo)
 app.command(lab.app)

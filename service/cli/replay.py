@@ -4,7 +4,9 @@ from cyclopts import App
 
 from service.cli.replay_desensitise import desensitise
 from service.cli.replay_import import import_
+from service.cli.replay_judge import judge
 from service.cli.replay_plan import plan
+from service.cli.replay_run import merge, run, worker
 from service.cli.replay_size import size
 
 HELP = """Put recorded traffic under load, count what goes wrong, and say whether it is the load.
@@ -15,5 +17,9 @@ Example: specguard replay plan traffic.trace --out peak.plan --arm idle=1 --arm 
 app = App(name="replay", help=HELP)
 app.command(desensitise)
 app.command(import_, name="import")
+app.command(judge)
+app.command(merge)
 app.command(plan)
+app.command(run)
 app.command(size)
+app.command(worker)

@@ -117,6 +117,7 @@ class Port:
     upstream: ScriptedUpstream
     pins: FakePins
     kept: list[Incident] = field(default_factory=list)
+    cases: list[Kept] = field(default_factory=list)
 
     @property
     def desk(self) -> Desk:
@@ -169,10 +170,11 @@ async def guarded(
     first_byte_s: float = 600.0,
 ) -> AsyncIterator[Port]:
     async with ScriptedUpstream(*scripts) as upstream:
-        tasks, kept, fake_pins = Tasks(), list[Incident](), FakePins(*pins)
+        tasks, kept, cases, fake_pins = Tasks(), list[Incident](), list[Kept](), FakePins(*pins)
 
-        def keep(incident: Incident, _: Kept) -> None:
+        def keep(incident: Incident, case: Kept) -> None:
             kept.append(incident)
+            cases.append(case)
 
         means = Means(
             upstream=RawUpstream(upstream.url, UpstreamLimits()),
@@ -192,7 +194,7 @@ async def guarded(
         )
         ticking = tasks.spawn(Ticker(proxy.tick, every_s=0.02).run(), "ticker")
         async with serving(proxy) as running:
-            yield Port(running.port, proxy, upstream, fake_pins, kept)
+            yield Port(running.port, proxy, upstream, fake_pins, kept, cases)
         ticking.cancel()
         await means.upstream.close()
         await tasks.cancel()

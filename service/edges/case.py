@@ -1,7 +1,7 @@
 """The case bundle, version 1: what is kept of a corrupted request so that it can be replayed.
 
     {"v": 1, "capture", "at", "rid", "route", "policy", "outcome", "model", "duration_s",
-     "delivered_bad_tokens", "judgement", "request", "attempts", "engine"}
+     "delivered_bad_tokens", "judgement", "request", "attempts", "engine", "timing", "co_batched", "router"}
 
 One canonical JSON (sorted keys, no spaces); its sha256 is its id. What `request` and an attempt's `answer`
 hold of text depends on the capture mode:
@@ -26,6 +26,8 @@ import msgspec
 from service.config.settings import Capture
 from service.core.events import UNKNOWN, Attempt, Finding, Incident, Judgement, RequestFacts
 from service.edges.redact import redacted, redacted_json
+from service.edges.rid import kept_rid
+from service.edges.scene import UNSAID, Scene, described
 
 VERSION: Final = 1
 BLOCK_BYTES: Final = 256
@@ -48,6 +50,7 @@ class Kept(msgspec.Struct, frozen=True):
     facts: RequestFacts
     body: bytes = b""
     answers: tuple[str, ...] = ()  # the tail of each attempt's text, in order
+    scene: Scene = Scene()
 
     def __repr__(self) -> str:
         return f"<Kept {self.facts!r} body={len(self.body)} bytes>"
@@ -58,7 +61,7 @@ class Kept(msgspec.Struct, frozen=True):
         return len(self.body) + len(self.facts.prompt) + sum(map(len, self.answers))
 
     def without_text(self) -> "Kept":
-        return Kept(facts=msgspec.structs.replace(self.facts, prompt="", rid=""))
+        return Kept(facts=msgspec.structs.replace(self.facts, prompt="", rid=""), scene=self.scene)
 
 
 def case_of(incident: Incident, kept: Kept, at_ms: int, capture: Capture, salt: bytes) -> bytes:
@@ -77,7 +80,10 @@ def case_of(incident: Incident, kept: Kept, at_ms: int, capture: Capture, salt: 
         "judgement": judgement_of(incident.judgement),
         "request": _request(kept, capture, salt),
         "attempts": [_attempt(one) | answer for one, answer in _answered(incident, kept, capture, salt)],
-        "engine": {"name": "unknown", "version": "unknown"},
+        "engine": described(kept.scene),
+        "timing": _timing(incident, kept.scene, at_ms),
+        "co_batched": _co_batched(kept.scene, salt),
+        "router": {"policy": UNSAID},
     }
     return canonical(bundle)
 
@@ -144,6 +150,21 @@ def known_float(value: float) -> float | None:
 
 
 # --- parts of the bundle ---
+
+
+def _timing(incident: Incident, scene: Scene, at_ms: int) -> dict[str, Any]:
+    """When it began, and how long things took; the bundle's `at` is its end."""
+    begun = datetime.fromtimestamp(at_ms / 1000 - incident.duration_s, UTC)
+    return {
+        "begun_at": begun.isoformat(timespec="milliseconds"),
+        "head_s": known_float(scene.head_s) or UNSAID,
+        "first_byte_s": known_float(scene.first_byte_s) or UNSAID,
+    }
+
+
+def _co_batched(scene: Scene, salt: bytes) -> list[str] | str:
+    """Requests open on the same worker when the verdict fell: what one batch may have held."""
+    return UNSAID if scene.beside is None else [kept_rid(rid, salt) for rid in scene.beside]
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

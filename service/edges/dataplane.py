@@ -74,6 +74,7 @@ class DataPlane:
                 drain_s=settings.timeouts.drain_s,
                 origins=self.origins,
                 pull=self.telemetry.pull if self.telemetry.receiver is not None else None,
+                engines=self.admin.engines,
             ),
             dialects=DIALECTS,
             routes=settings.route_table(),

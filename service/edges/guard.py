@@ -11,6 +11,7 @@ The hot path is `on_data`: one call into the core, one `Forward`, one stepped `s
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from math import nan
 from secrets import token_hex
 from time import monotonic
@@ -25,6 +26,7 @@ from service.core.events import (
     Finish,
     Forward,
     Guilty,
+    Incident,
     Level,
     Report,
     RequestFacts,
@@ -49,6 +51,7 @@ from service.edges.outlet import Send
 from service.edges.refusals import refusal_headers
 from service.edges.relay import Means, Relay
 from service.edges.rid import shown_rid
+from service.edges.scene import BESIDE_MAX, Engine, Scene
 from service.edges.upstream import Request, ResponseHead, UpstreamError
 
 ERRORS: Final = 300
@@ -71,6 +74,7 @@ class Guard(Relay):
         "_answers",
         "_attempts",
         "_avoid",
+        "_beside",
         "_data_at",
         "_enrolled",
         "_facts",
@@ -113,6 +117,7 @@ class Guard(Relay):
         self._started_at = monotonic()
         self._headed_at = self._data_at = 0.0
         self._answers: list[str] = []  # the tails of attempts taken back
+        self._beside: tuple[str, ...] | None = None  # who was on the worker of the first bad attempt
         self._sent = self._outgoing(rid)
         self.monitor = Monitor(
             facts=facts,
@@ -288,7 +293,8 @@ class Guard(Relay):
                     self._fail_loudly(action)
                 case Report(incident):
                     answers = (*self._answers, self._tail())
-                    self._means.keep(incident, Kept(self._facts, self.request.body, answers))
+                    kept = Kept(self._facts, self.request.body, answers, self._scene(incident))
+                    self._means.keep(incident, kept)
 
     def _commit(self, now: float) -> None:
         """The response head goes out, once; from here on there is no other attempt to show."""
@@ -305,12 +311,34 @@ class Guard(Relay):
             headers.append((ATTEMPTS, b"%d" % self._attempts))
         self.send_head(self._head.status, headers)
 
+    def _scene(self, incident: Incident) -> Scene:
+        """Where the worst of its attempts ran."""
+        worst = max(incident.attempts, key=lambda attempt: attempt.judgement.level)
+        return Scene(
+            self._means.engines.get(worst.worker, Engine()),
+            self._neighbours() if self._beside is None else self._beside,
+            self._headed_at - self._started_at if self._headed_at else nan,
+            self._data_at - self._started_at if self._data_at else nan,
+        )
+
+    def _neighbours(self) -> tuple[str, ...] | None:
+        """Requests that are open on the same worker now; None where the router does not name it."""
+        here = self.monitor.generation.worker.url
+        if not here:
+            return None
+        others = (
+            one.monitor.generation for one in self._means.live if type(one) is Guard and one is not self
+        )
+        return tuple(islice((one.outgoing_rid for one in others if one.worker.url == here), BESIDE_MAX))
+
     def _tail(self) -> str:
         inspector = self.monitor.generation.inspector
         return inspector.tail if inspector is not None else ""
 
     def _restart(self, restart: Restart, now: float) -> None:
         self._answers.append(self._tail())
+        if self._beside is None and self.monitor.record.taken_back:
+            self._beside = self._neighbours()
         self.leave(drain=restart.drain, reason="verdict")
         rid = new_rid()
         self._sent = self._outgoing(rid)

@@ -11,7 +11,7 @@ how a client is shown a broken end, and nothing else ever looks like a clean one
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, Protocol
@@ -27,6 +27,7 @@ from service.edges.headers import Headers, towards_client
 from service.edges.origins import Origins
 from service.edges.outlet import Outlet, Receive, Send, Sending
 from service.edges.refusals import RETRY_AFTER_S, refusal_body, refusal_headers
+from service.edges.scene import Engine
 from service.edges.tasks import Tasks
 from service.edges.upstream import Exchange, Request, ResponseHead, Upstream, UpstreamError
 
@@ -92,6 +93,7 @@ class Means:
     drain_s: float = 30.0
     origins: Origins | None = None  # whose words are whose; None where nobody asks
     pull: Callable[[], None] | None = None  # reads what probes have sent; None where nothing listens for them
+    engines: Mapping[str, Engine] = field(default_factory=dict)  # what workers say of themselves
     live: "set[Relay]" = field(default_factory=set)
     looks: Looks = field(default_factory=Looks)
 

@@ -18,6 +18,7 @@ import structlog
 from service.core.events import UNKNOWN, Drafter
 from service.core.fleet import Fleet
 from service.edges.pins import PinBook
+from service.edges.scene import Engine, engine_of
 
 EVERY_S: Final = 10.0
 FIRST_S: Final = 1.0
@@ -90,6 +91,7 @@ class RouterAdmin:
         self._hinted = frozenset(hinted)  # workers that the owner described: their word stands
         self._client = client
         self.reachable = False
+        self.engines: dict[str, Engine] = {}  # what each worker last said of itself
         self.workers: tuple[Worker, ...] = ()
 
     def __repr__(self) -> str:
@@ -112,12 +114,23 @@ class RouterAdmin:
         self._pins.pool(frozenset(w.url for w in self.workers if w.worker_type in PINNED_ROLES))
         for gone in set(self._fleet.urls()) - present - self._hinted:
             self._fleet.forget(gone)
-        await asyncio.gather(*[self._describe(url) for url in present - self._hinted])
+        for gone in set(self.engines) - present:
+            del self.engines[gone]
+        await asyncio.gather(*[self._describe(url) for url in present])
 
     async def _describe(self, url: str) -> None:
-        info = await self._get(f"{url.rstrip('/')}/server_info", ServerInfo)
-        if info is not None:
-            self._fleet.know(url, info.drafter, info.draft_tokens)
+        told = await self._get(f"{url.rstrip('/')}/server_info", dict[str, Any])
+        if told is None:
+            return
+        self.engines[url] = engine_of(told)
+        if url in self._hinted:
+            return
+        try:
+            info = msgspec.convert(told, ServerInfo)
+        except msgspec.ValidationError as error:
+            _log.debug("router_admin_unanswered", url=url, error=type(error).__name__)
+            return
+        self._fleet.know(url, info.drafter, info.draft_tokens)
 
     async def _get(self, url: str, kind: type[Any]) -> Any:  # noqa: ANN401 - of the kind given, or None
         try:

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from service.config.settings import Capture
 from service.core.events import RequestFacts
 from service.edges.case import BLOCK_BYTES, Kept, blocks, case_id, case_of, messages, text_free
+from service.edges.rid import kept_rid
+from service.edges.scene import Scene, engine_of
 from tests.service.edges.kept import facts, incident
 
 CANARY = "Jane Doe 12345678"
 SALT = b"salt"
 AT_MS = 1_764_000_000_123
+CAPTURES: tuple[Capture, ...] = ("off", "hashes", "full")
 CHAT: dict[str, Any] = {
     "model": "glm-5",
     "messages": [
@@ -108,7 +111,8 @@ def test_a_full_case_of_an_unreadable_body_has_nothing_to_take_out() -> None:
 
 def test_what_is_not_known_says_so() -> None:
     case = bundle("hashes")
-    assert case["engine"] == {"name": "unknown", "version": "unknown"}
+    assert set(case["engine"].values()) == {"unknown"}
+    assert case["timing"]["head_s"] == case["co_batched"] == case["router"]["policy"] == "unknown"
     assert case["attempts"][1]["worker"] == "unknown"
     assert case["attempts"][1]["accept_length"] is None
     assert case["attempts"][1]["tokens"] is None
@@ -156,3 +160,18 @@ def test_nothing_shows_the_text() -> None:
     assert CANARY not in repr(kept)
     assert kept.size_bytes == 3 * len(CANARY)
     assert kept.without_text().size_bytes == 0
+
+
+def test_the_scene_is_kept_in_every_mode_and_names_nobody() -> None:
+    scene = Scene(engine_of({"version": "0.5.23", "tp_size": 8}), ("r2", "ask Jane"), 0.25, 0.5)
+    for capture in CAPTURES:
+        kept = Kept(facts(), b"{}", scene=scene)
+        kept = kept.without_text() if capture == "off" else kept
+        case = json.loads(case_of(incident(), kept, AT_MS, capture, SALT))
+        assert case["engine"]["arguments"] == {"tp_size": 8}
+        assert case["co_batched"] == ["r2", kept_rid("ask Jane", SALT)]
+        assert case["timing"] == {
+            "begun_at": "2025-11-24T15:59:58.873+00:00",
+            "head_s": 0.25,
+            "first_byte_s": 0.5,
+        }

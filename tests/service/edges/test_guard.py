@@ -8,6 +8,7 @@ import pytest
 
 from service.core.events import Kind, Outcome, Policy
 from service.edges.outlet import Sending
+from service.edges.scene import Engine
 from tests.fakes import BrokenEndError, Script, Stop
 from tests.guarding import CHAT, ROUTED, Port, body, chat, event, guarded, head, pieces
 
@@ -338,3 +339,31 @@ async def test_a_defect_of_ours_costs_one_request_and_is_loud() -> None:
         assert (await client.response())[0] == 500
         client.leave()
         assert (await port.ask())[0] == 200
+
+
+async def test_a_case_tells_the_engine_and_who_was_on_the_same_worker() -> None:
+    slow = on("http://w:1", *GOOD[:2])[:-1]
+    elsewhere = on("http://w:2", *GOOD[:2])[:-1]
+    bad, again = on("http://w:1", *BAD), on("http://w:2", *GOOD)
+    scripts = ([*slow, Stop.FOREVER], [*elsewhere, Stop.FOREVER], bad, again)
+    async with guarded(*scripts, policy=Policy.PROTECT) as port:
+        port.proxy.means.engines = {"http://w:1": Engine("sglang", "0.5.23")}
+        clients = [await port.client(), await port.client()]
+        for place, client in enumerate(clients, 1):
+            await client.post(CHAT, body(rid=f"r{place}"))
+            await asyncio.sleep(0.05)  # scripts go by the order in which requests come
+        assert (await port.ask())[0] == 200
+        (case,) = port.cases
+        assert case.scene.engine.version == "0.5.23"
+        assert case.scene.beside == ("r1",)
+        assert 0 < case.scene.head_s <= case.scene.first_byte_s < 5
+        for client in clients:
+            client.leave()
+
+
+async def test_a_router_that_names_no_worker_leaves_neighbours_unknown() -> None:
+    async with guarded([head(), *pieces(*BAD)], policy=Policy.OBSERVE) as port:
+        await port.ask()
+        (case,) = port.cases
+        assert case.scene.beside is None
+        assert case.scene.engine == Engine()

@@ -1,0 +1,87 @@
+"""Drawing in SVG: scales with round ticks, and a frame that charts draw into.
+
+A chart is a string that stands in a page by itself: no script, no font, no file beside it. Colours are the
+page's variables, so that light and dark are the page's business. Every mark has a title that a pointer shows
+and a screen reader reads.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from math import ceil, floor, log10
+
+WIDTH, HEIGHT = 640, 260
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 44
+
+HUES = 6
+"""Colours of the page, `--arm0` to `--arm5`; more arms begin again."""
+
+
+def nice_ticks(top: float, most: int = 5) -> list[float]:
+    """Round numbers from 0 to the first that is not below `top`."""
+    if top <= 0:
+        return [0.0, 1.0]
+    raw = top / most
+    size = 10.0 ** floor(log10(raw))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= raw * (1 - 1e-9))
+    return [round(step * at, 10) for at in range(ceil(top / step - 1e-9) + 1)]
+
+
+def number(value: float) -> str:
+    """Short, as an axis says it."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004 - where digits need a comma
+
+
+class Frame:
+    """A chart's plane: `x` and `y` take data to pixels; marks are added in order."""
+
+    def __init__(self, title: str, x_max: float, y_max: float, height: int = HEIGHT) -> None:
+        self.title, self.height = title, height
+        self.y_ticks = nice_ticks(y_max)
+        self._x_max, self._y_max = x_max or 1.0, self.y_ticks[-1]
+        self._parts: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.title!r} {len(self._parts)} parts>"
+
+    def x(self, value: float) -> float:
+        return round(LEFT + value / self._x_max * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        return round(self.height - BOTTOM - value / self._y_max * (self.height - TOP - BOTTOM), 1)
+
+    def add(self, tag: str, text: str = "", title: str = "", **attributes: object) -> None:
+        """One element; underscores in names stand for dashes."""
+        told = "".join(f' {name.replace("_", "-")}="{escape(str(one))}"' for name, one in attributes.items())
+        inner = (f"<title>{escape(title)}</title>" if title else "") + escape(text)
+        self._parts.append(f"<{tag}{told}>{inner}</{tag}>")
+
+    def line(
+        self, points: Sequence[tuple[float, float]], *, hue: str, title: str = "", width: float = 1.5
+    ) -> None:
+        path = " ".join(f"{self.x(x)},{self.y(y)}" for x, y in points)
+        self.add("polyline", title=title, points=path, fill="none", stroke=hue, stroke_width=width)
+
+    def label(self, x: float, y: float, text: str, *, anchor: str = "middle", kind: str = "tick") -> None:
+        """Text at pixels."""
+        self.add("text", text, x=round(x, 1), y=round(y, 1), text_anchor=anchor, **{"class": kind})
+
+    def y_axis(self, name: str) -> None:
+        for tick in self.y_ticks:
+            at = self.y(tick)
+            self.add("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, **{"class": "grid"})
+            self.label(LEFT - 6, at + 4, number(tick), anchor="end")
+        self.label(LEFT, TOP - 3, name, anchor="start", kind="axis")
+
+    def x_axis(self, name: str, ticks: Iterable[tuple[float, str]]) -> None:
+        base = self.height - BOTTOM
+        for value, text in ticks:
+            self.label(self.x(value), base + 16, text)
+        self.label((LEFT + WIDTH - RIGHT) / 2, self.height - 6, name, kind="axis")
+
+    def svg(self) -> str:
+        head = f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escape(self.title)}">'
+        return f"{head}<title>{escape(self.title)}</title>{''.join(self._parts)}</svg>"
+
+
+def hue(place: int) -> str:
+    return f"var(--arm{place % HUES})"

@@ -1,0 +1,41 @@
+"""Drawing: round ticks, marks at their places, text that cannot break out."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from replay.reporting.svg import Frame, hue, nice_ticks, number
+
+
+@pytest.mark.parametrize(
+    ("top", "ticks"),
+    [
+        (0, [0, 1]),
+        (10, [0, 2, 4, 6, 8, 10]),
+        (0.37, [0, 0.1, 0.2, 0.3, 0.4]),
+        (4321, [0, 1000, 2000, 3000, 4000, 5000]),
+    ],
+)
+def test_ticks_are_round_and_reach_the_top(top: float, ticks: list[float]) -> None:
+    assert nice_ticks(top) == ticks
+
+
+def test_numbers_are_short() -> None:
+    assert [number(value) for value in (0.0, 1.23456, 999.4, 12345.6)] == ["0", "1.23", "999", "12,346"]
+
+
+def test_a_frame_is_well_formed_and_keeps_text_in_its_place() -> None:
+    frame = Frame('a "title" <b>', 10, 7)
+    frame.y_axis("things & more")
+    frame.x_axis("time", [(0, "0"), (10, "<10>")])
+    frame.line([(0, 0), (10, 7)], hue=hue(7), title="<script>")
+    root = ET.fromstring(frame.svg())  # noqa: S314 - our own
+    texts = [one.text for one in root.iter("text")]
+    assert "<10>" in texts
+    assert "things & more" in texts
+    (line,) = root.iter("polyline")
+    assert line.get("stroke") == "var(--arm1)"
+    assert [one.text for one in line] == ["<script>"]
+    assert frame.y(0) > frame.y(7)
+    assert frame.x(10) > frame.x(0)
+    assert "5 parts" not in repr(Frame("t", 1, 1))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.client import Call, RawClient
+from replay.client import Call, RawClient, Transport
 from replay.mock import Connection as MockConnection
 from replay.mock import Mock
 from replay.target import target_of
@@ -22,7 +22,7 @@ CHAT = "/v1/chat/completions"
 
 
 async def ask(
-    client: RawClient, body: bytes = b"{}", *, then: Callable[[Call], None] = lambda _: None
+    client: Transport, body: bytes = b"{}", *, then: Callable[[Call], None] = lambda _: None
 ) -> Call:
     over = asyncio.get_running_loop().create_future()
     then(client.start(CHAT, body, over.set_result))
@@ -149,7 +149,7 @@ async def test_a_call_stopped_while_it_connects_sends_nothing() -> None:
         await client.close()
 
 
-async def over_tls(client: Callable[[str], RawClient], check: Callable[[RawClient], Awaitable[None]]) -> None:
+async def over_tls(client: Callable[[str], Transport], check: Callable[[Transport], Awaitable[None]]) -> None:
     """A mock behind TLS."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
@@ -165,7 +165,7 @@ async def over_tls(client: Callable[[str], RawClient], check: Callable[[RawClien
 
 
 async def test_tls_is_spoken() -> None:
-    async def check(client: RawClient) -> None:
+    async def check(client: Transport) -> None:
         for _ in range(2):
             call = await ask(client)
             assert (call.ending, call.answer.text) == ("complete", "w00 w01 w02 ")
@@ -174,7 +174,7 @@ async def test_tls_is_spoken() -> None:
 
 
 async def test_a_certificate_nobody_vouches_for_is_refused() -> None:
-    async def check(client: RawClient) -> None:
+    async def check(client: Transport) -> None:
         call = await ask(client)
         assert call.ending == "refused"
         assert call.error == "no connection: SSLCertVerificationError"

@@ -7,6 +7,7 @@ from service.cli.replay_import import import_
 from service.cli.replay_judge import judge
 from service.cli.replay_plan import plan
 from service.cli.replay_report import report
+from service.cli.replay_run import merge, run, worker
 from service.cli.replay_size import size
 
 HELP = """Put recorded traffic under load, count what goes wrong, and say whether it is the load.
@@ -18,6 +19,9 @@ app = App(name="replay", help=HELP)
 app.command(desensitise)
 app.command(import_, name="import")
 app.command(judge)
+app.command(merge)
 app.command(plan)
 app.command(report)
+app.command(run)
 app.command(size)
+app.command(worker)

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from cyclopts import App, CycloptsError, Parameter
 
 from service.cli import cases, incidents, lab, replay, rules
+from service.cli.calibrate import calibrate
 from service.cli.demo import demo
 from service.cli.doctor import doctor
 from service.cli.exits import BAD_INPUT, DONE, INTERRUPTED, Unfit
@@ -41,6 +42,7 @@ app = App(
 )
 app.command(serve)
 app.command(inspect)
+app.command(calibrate)
 app.command(doctor)
 app.command(incidents.app)
 app.command(cases.app)

@@ -193,6 +193,8 @@ class Settings(Strict):
     """Policies that a client may ask for by `x-specguard-policy`."""
     workers: tuple[WorkerHint, ...] = ()
     """What the owner knows of workers."""
+    baselines: str | None = None
+    """A file that `specguard calibrate` wrote: what acceptance is healthy here."""
     ask_growth: bool = True
     """Have the engine report tokens in every chunk: verify steps, hold-back and silence are told by them."""
     abort: AbortMode = AbortMode.DRAIN

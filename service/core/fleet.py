@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from service.core.baseline import Baselines
 from service.core.events import Drafter, WorkerFacts
 
 BINS: Final = 50
@@ -23,11 +24,12 @@ MIN_STEPS: Final = 8
 class Fleet:
     """Workers by URL."""
 
-    __slots__ = ("_bins", "_workers")
+    __slots__ = ("_baselines", "_bins", "_workers")
 
     def __init__(self) -> None:
         self._workers: dict[str, WorkerFacts] = {}
         self._bins: dict[str, list[int]] = {}
+        self._baselines: Baselines | None = None
 
     def __repr__(self) -> str:
         return f"<Fleet {len(self._workers)} workers>"
@@ -42,7 +44,14 @@ class Fleet:
     def know(self, url: str, drafter: Drafter, draft_tokens: int) -> None:
         """The worker's own description, from its server info; what was learned of it stays."""
         floor = self.worker(url).accept_floor
-        self._workers[url] = WorkerFacts(url, drafter, draft_tokens, floor)
+        anchors = self._baselines.anchors("", url, draft_tokens) if self._baselines else None
+        self._workers[url] = WorkerFacts(url, drafter, draft_tokens, floor, anchors)
+
+    def calibrate(self, baselines: Baselines) -> None:
+        """Hold every worker, known now or later, to what a calibration has learned."""
+        self._baselines = baselines
+        for facts in tuple(self._workers.values()):
+            self.know(facts.url, facts.drafter, facts.draft_tokens)
 
     def forget(self, url: str) -> None:
         self._workers.pop(url, None)

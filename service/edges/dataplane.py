@@ -16,6 +16,7 @@ from typing import Final
 
 import uvicorn
 
+from service.config.baselines import read_baselines
 from service.config.settings import Settings
 from service.core.desk import Desk
 from service.core.dialects import DIALECTS
@@ -126,7 +127,9 @@ class DataPlane:
         return listed or self.desk.fleet.urls()
 
     def _know_hints(self) -> tuple[str, ...]:
-        """Tell the fleet what the owner knows of workers."""
+        """Tell the fleet what the owner knows of workers, and what a calibration has learned of them."""
+        if self._settings.baselines is not None:
+            self.desk.fleet.calibrate(read_baselines(self._settings.baselines))
         for hint in self._settings.workers:
             draft_tokens = UNKNOWN if hint.draft_tokens is None else hint.draft_tokens
             self.desk.fleet.know(hint.url, hint.drafter, draft_tokens)

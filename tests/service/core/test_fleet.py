@@ -2,6 +2,7 @@ from math import isnan, nan
 
 import pytest
 
+from service.core.baseline import Baselines, key_of
 from service.core.events import Drafter
 from service.core.fleet import ENOUGH_STREAMS, Fleet
 
@@ -46,3 +47,20 @@ def test_what_was_learned_stays_when_the_worker_describes_itself_again() -> None
     assert isnan(known.worker(URL).accept_floor)
     assert known.urls() == ()
     assert repr(known) == "<Fleet 0 workers>"
+
+
+def test_a_calibration_holds_for_workers_known_before_and_after() -> None:
+    baselines = Baselines()
+    for worker in ("http://a", "http://b"):
+        for _ in range(60):
+            baselines.learn(key_of("m", worker, 3, 0.8, grammar=False), [(3, 2)] * 80)
+    fleet = Fleet()
+    fleet.know("http://a", Drafter.MODEL, 3)
+    fleet.calibrate(baselines)
+    fleet.know("http://b", Drafter.MODEL, 3)
+    fleet.know("http://c", Drafter.MODEL, 5)
+    for url in ("http://a", "http://b"):
+        anchors = fleet.worker(url).anchors
+        assert anchors is not None
+        assert anchors.of(0.8, grammar=False)
+    assert fleet.worker("http://c").anchors is None

@@ -153,7 +153,7 @@ def struck(task: Task, fault: Fault, at_tokens: int, rng: np.random.Generator) -
     clean, run = Run(task).until(MAX_TOKENS), Run(task).until(at_tokens)
     if run.is_over:
         return None
-    donor = Run(_donor(task, fault.donor, rng)).until(at_tokens) if fault.donor else None
+    donor = Run(donor_of(task, fault.donor, rng)).until(at_tokens) if fault.donor else None
     step, tokens = len(run.accepted), len(run.request.answer)
     fault.strike(run, donor, rng)
     answer = run.until(MAX_TOKENS).answer()
@@ -169,7 +169,7 @@ def struck(task: Task, fault: Fault, at_tokens: int, rng: np.random.Generator) -
     )
 
 
-def _donor(task: Task, kind: str, rng: np.random.Generator) -> Task:
+def donor_of(task: Task, kind: str, rng: np.random.Generator) -> Task:
     """Draw another request whose prompt is as long, or longer."""
     while True:
         other, length = sample(rng), len(task.prompt_ids)

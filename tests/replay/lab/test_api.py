@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,22 @@ from replay.lab.decode import Pace
 from replay.lab.intake import read_chat
 from replay.lab.speculation import reference_answer
 from replay.lab.tokenizer import decode
+from tests.replay.lab import wirekit
 from tests.replay.lab.labkit import Pair, Site, finished, prompt, running_site
 
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "lab"
 TEXT = decode(prompt())
 MESSAGES = [{"role": "user", "content": TEXT.removesuffix("answer:\n").removesuffix("\n")}]
 ANSWER = reference_answer(prompt(), 120)
+TEXT_OF: dict[str, Callable[[Any], str]] = {
+    "/v1/chat/completions": lambda told: told["choices"][0]["message"]["content"],
+    "/v1/completions": lambda told: told["choices"][0]["text"],
+    "/v1/messages": lambda told: told["content"][0]["text"],
+    "/v1/responses": lambda told: told["output"][0]["content"][0]["text"],
+}
+CLIENT_REQUESTS = json.loads((FIXTURES / "client_requests.json").read_bytes())
+"""What clients sent to a router in front of the lab, and what sglang-router 0.3.2 made of it for decode."""
+
 SLOW = {"text": TEXT, "stream": True, "sampling_params": {"max_new_tokens": 700, "ignore_eos": True}}
 
 
@@ -229,16 +241,14 @@ async def test_the_ledger_and_its_switches_are_reached_over_http() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "fields", "text_of"),
+    ("path", "fields"),
     [
-        ("/v1/completions", {"max_tokens": 120}, lambda told: told["choices"][0]["text"]),
-        ("/v1/messages", {"max_tokens": 120, "model": "m"}, lambda told: told["content"][0]["text"]),
-        ("/v1/responses", {}, lambda told: told["output"][0]["content"][0]["text"]),
+        ("/v1/completions", {"max_tokens": 120}),
+        ("/v1/messages", {"max_tokens": 120, "model": "m"}),
+        ("/v1/responses", {}),
     ],
 )
-async def test_every_dialect_gives_the_models_answer(
-    path: str, fields: dict[str, object], text_of: Callable[[Any], str]
-) -> None:
+async def test_every_dialect_gives_the_models_answer(path: str, fields: dict[str, object]) -> None:
     asked: dict[str, dict[str, object]] = {
         "/v1/completions": {"prompt": TEXT},
         "/v1/messages": {"messages": MESSAGES},
@@ -247,7 +257,34 @@ async def test_every_dialect_gives_the_models_answer(
     async with running_site() as site:
         first, second = await site.both(path, **asked[path], **fields)
     assert (first.status_code, second.status_code) == (200, 200)
-    assert text_of(second.json()) == decode(ANSWER)
+    assert TEXT_OF[path](second.json()) == decode(ANSWER)
+
+
+async def test_the_requests_of_clients_that_people_use_are_answered_unchanged() -> None:
+    async with running_site() as site:
+        for one in CLIENT_REQUESTS:
+            path, asked = one["path"], one["body"]
+            if path.endswith("count_tokens"):
+                counted = await site.client.post(site.decode_url + path, json=asked)
+                assert counted.json() == {"input_tokens": 173}
+                continue
+            _, answer = await site.both(path, **asked)
+            assert answer.status_code == 200, one["client"]
+            text = said(answer.text) if asked.get("stream") else TEXT_OF[path](answer.json())
+            limit = asked.get("max_tokens") or asked.get("max_output_tokens") or 120
+            assert text.strip() == decode(ANSWER[:limit]).strip(), one["client"]
+
+
+def said(stream: str) -> str:
+    """Join what the text events of any dialect say."""
+    text = ""
+    for _, told in wirekit.events(stream.encode()):
+        match told:
+            case {"choices": [{"delta": {"content": str(more)}}]} | {"choices": [{"text": str(more)}]}:
+                text += more
+            case {"delta": {"text": str(more)}} | {"type": "response.output_text.delta", "delta": str(more)}:
+                text += more
+    return text
 
 
 async def test_a_refused_message_has_the_shape_of_its_dialect() -> None:

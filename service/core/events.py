@@ -115,7 +115,7 @@ class WorkerFacts(msgspec.Struct, frozen=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """One data event of one choice, as a dialect reads it."""
+    """One data event of one choice, as a dialect reads it; or a run of them."""
 
     choice: int = 0
     text: str = ""  # new text: content, reasoning and tool arguments alike
@@ -131,6 +131,7 @@ class Delta(msgspec.Struct, frozen=True):
         tuple[int, str], ...
     ] = ()  # tool calls: index and new piece of the arguments, part of `text`
     prompt_tokens: int = UNKNOWN  # what the engine says it read
+    run: tuple[int, ...] = ()  # stands for several events that brought text alone: `tokens` after each
 
     def __repr__(self) -> str:
         return (
@@ -315,6 +316,17 @@ class Attempt(msgspec.Struct, frozen=True):
     cached: Cached = Cached()
 
 
+class Hint(msgspec.Struct, frozen=True):
+    """What may have caused an incident: never a verdict, always with what speaks against it."""
+
+    cause: str
+    strength: str  # likely, possible, weak, or none where nothing points anywhere
+    points: int  # what speaks for it less what speaks against it
+    evidence: tuple[str, ...]
+    against: tuple[str, ...]
+    next_step: str
+
+
 class Incident(msgspec.Struct, frozen=True):
     """What is kept of a request on which a verdict (or a suspicion) stood. No text."""
 
@@ -327,6 +339,7 @@ class Incident(msgspec.Struct, frozen=True):
     attempts: tuple[Attempt, ...]
     delivered_bad_tokens: int = 0
     duration_s: float = 0.0
+    hints: tuple[Hint, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True):

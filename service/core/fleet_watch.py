@@ -28,6 +28,7 @@ LOOK_S: Final = 15.0
 SAMPLE_STEPS: Final = 200
 """Verify steps of finished streams that make one sample: its error is a twentieth of a step's spread."""
 TROUBLE_S: Final = 600.0
+SCRAPED_S: Final = 120.0
 STUCK_S: Final = 45.0
 """Requests run and no counter of tokens moves: three scrapes, and longer than any prefill chunk."""
 WORKERS_MAX: Final = 1024
@@ -66,6 +67,7 @@ class WorkerView(msgspec.Struct, frozen=True):
     acceptance: tuple[AcceptanceView, ...]
     engine_said: Mapping[str, int]  # by kind, since the start
     trouble: Mapping[str, float]  # counters, over the last ten minutes
+    scraped: bool = False  # its counters were read lately: one that is not in `trouble` did not move
 
 
 class FleetView(msgspec.Struct, frozen=True):
@@ -101,7 +103,8 @@ class FleetWatch:
     """Fed from the data loop and looked at from anywhere: a view is replaced as a whole."""
 
     __slots__ = (
-        "_looked_at", "_moves", "_rates", "_relearn", "_scraped", "_steps", "_streams", "_stuck", "view",
+        "_looked_at", "_moves", "_rates", "_relearn", "_scraped", "_scraped_at", "_steps", "_streams",
+        "_stuck", "view",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -111,6 +114,7 @@ class FleetWatch:
         self._steps: dict[str, _Steps] = {}
         self._moves: deque[tuple[float, str, str, float]] = deque(maxlen=MOVES_MAX)
         self._stuck: dict[str, tuple[float, float]] = {}  # first and last scrape of work without progress
+        self._scraped_at: dict[str, float] = {}
         self._relearn: deque[str] = deque(maxlen=WORKERS_MAX)
         self._looked_at = float("-inf")
         self.view = FleetView()
@@ -143,6 +147,8 @@ class FleetWatch:
         elif gauge.worker in self._stuck or len(self._stuck) < WORKERS_MAX:
             since, _ = self._stuck.get(gauge.worker, (gauge.at, gauge.at))
             self._stuck[gauge.worker] = since, gauge.at
+        if gauge.worker in self._scraped_at or len(self._scraped_at) < WORKERS_MAX:
+            self._scraped_at[gauge.worker] = gauge.at
         self._moves.extend((gauge.at, gauge.worker, name, by) for name, by in gauge.moved.items())
 
     def look(
@@ -201,6 +207,7 @@ class FleetWatch:
             acceptance=own,
             engine_said=words,
             trouble=self.trouble({url}, now),
+            scraped=now - self._scraped_at.get(url, float("-inf")) <= SCRAPED_S,
         )
 
     def _reasons(
@@ -236,10 +243,9 @@ class FleetWatch:
             return
         for kept in (self._scraped, self._streams):
             kept.keep(workers)
-        for gone in self._stuck.keys() - set(workers):
-            del self._stuck[gone]
-        for gone in self._steps.keys() - set(workers):
-            del self._steps[gone]
+        for known in (self._stuck, self._steps, self._scraped_at):
+            for gone in known.keys() - set(workers):
+                del known[gone]
 
 
 _OF_WORKERS: Final = frozenset({"worker", "prefill"})

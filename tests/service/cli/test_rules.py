@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from service.cli import run
-from service.cli.exits import BAD_INPUT, DONE
+from service.cli.exits import BAD_INPUT, DONE, FOUND
 from service.config.rules import load_rules, packaged_sets, rules_schema
 
 ROOT = Path(__file__).parents[3]
@@ -42,6 +42,28 @@ def test_a_set_is_shown_as_it_is_written_and_as_numbers(capsys: pytest.CaptureFi
     assert told["digest"] == load_rules().digest
     assert told["fusion"]["act"] == load_rules().fusion.act
     assert set(told["detectors"]) == {detector.name for detector in load_rules().detectors}
+
+
+def test_two_sets_are_compared_number_by_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.yaml"
+    rules = yaml.safe_load(DEFAULT.read_text())
+    rules["detectors"]["loop"]["word_tokens"] = 90
+    del rules["detectors"]["seam"], rules["fusion"]["weights"]["seam"]
+    file.write_text(yaml.safe_dump(rules))
+    assert run(["rules", "diff", "default", str(file)]) == FOUND
+    told = capsys.readouterr().out
+    assert "detectors.loop.word_tokens: 80 -> 90\n" in told
+    assert "detectors.seam.words: 8 -> absent\n" in told
+    assert "garble" not in told
+    assert run(["rules", "diff", "default", str(file), "--json"]) == FOUND
+    rows = json.loads(capsys.readouterr().out)["changes"]
+    assert {"key": "detectors.loop.word_tokens", "before": 80, "after": 90} in rows
+
+
+def test_a_set_is_the_same_as_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "diff", "default", str(DEFAULT)) == ""
+    assert json.loads(said(capsys, "diff", "default", "default", "--json")) == {"same": True, "changes": []}
+    assert run(["rules", "diff", "default", "no-such-set"]) == BAD_INPUT
 
 
 def test_the_packaged_sets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

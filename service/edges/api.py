@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from service.config.settings import is_loopback
 from service.core.fleet_watch import FleetWatch
+from service.edges import replays
 from service.edges.health import Health
 from service.edges.live import EVERY_S, LiveBoard
 from service.edges.metrics import CONTENT_TYPE, Metrics
@@ -145,6 +146,7 @@ def _guarded_paths(admin: Admin) -> APIRouter:
     router = APIRouter(prefix="/api", dependencies=[Depends(_Guarded(admin.admin_token))])
     _incident_paths(router, admin)
     _case_paths(router, admin)
+    replays.add_paths(router, admin)
     _fleet_paths(router, admin.watch)
 
     @router.get("/streams")

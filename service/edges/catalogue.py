@@ -53,6 +53,14 @@ PROBE_LOSSES: Final = (
 )
 SOURCES: Final = ("metrics", "streams")
 CASE_RESULTS: Final = ("saved", "dropped", "failed", "skipped")
+REPLAY_VERDICTS: Final = (
+    "LOAD-DEPENDENT",
+    "NOT LOAD-DEPENDENT",
+    "UNDECIDED",
+    "SCHEDULE NOT KEPT",
+    "BACKEND FAILING",
+)
+"""The words of the replay's judge; a test holds the two together."""
 TOKEN_KINDS: Final = ("delivered", "discarded")
 
 LATENCY_BUCKETS_S: Final = (
@@ -147,6 +155,7 @@ def _around_streams() -> tuple[Family, ...]:
             "What the engines' own checks said of corrupted state.",
             {"kind": sorted(CORRUPTION), "worker": ()},
         ),
+        Family("replays", "Cases replayed, by what it showed.", {"verdict": REPLAY_VERDICTS}),
         Family("store_errors", "Failed attempts to write to the store; each is tried again."),
         Family("samples_dropped", "Histogram observations lost between two flushes."),
         Family("unknown_counts", "Counts under a name this catalogue lacks: a defect of ours."),

@@ -23,7 +23,7 @@ KEYS: Final = frozenset(
         "admin", "attempt", "data", "detector", "drain_s", "error", "event", "guilty", "host", "id", "key",
         "level", "logger", "outcome", "path", "peer", "pid", "policy", "port", "reason", "rid", "route",
         "router", "rules", "seconds", "settings", "signal", "status", "store", "streams", "task", "url",
-        "version", "where", "worker", "workers",
+        "verdict", "version", "where", "worker", "workers",
     }
 )  # fmt: skip
 VALUE_CHARS: Final = 200

@@ -18,12 +18,23 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from service.edges.case import text_free
 from service.edges.database import file_of, let_go, reader_engine
 from service.edges.rid import kept_rid
-from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
+from service.edges.tables import ATTEMPTS, CASES, INCIDENTS, REPLAYS
 
 FILTERS: Final = ("kind", "outcome", "policy", "route", "detector", "level", "rid", "model")
 CASE_FILTERS: Final = ("kind", "rid", "capture")
 CURSOR: Final = r"^[0-9]{1,16}-[0-9a-f]{1,64}$"
 """Time and id of the last case of a page."""
+
+
+REPLAYS_MAX: Final = 100
+LAST_REPLAY: Final = (
+    select(REPLAYS.c.verdict)
+    .where(REPLAYS.c.case_id == CASES.c.id)
+    .order_by(REPLAYS.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("replay")
+)
 
 
 class StoreAwayError(Exception):
@@ -67,14 +78,23 @@ class Records:
     async def cases(
         self, wanted: Mapping[str, str | None], *, before: str = "", limit: int = 50
     ) -> list[dict[str, Any]]:
-        """Cases without their bundles; `before` is a row's `cursor_of`."""
+        """Cases without their bundles, with their last replay's verdict; `before` is a row's `cursor_of`."""
         query = self._page(CASES, wanted, CASE_FILTERS, "", limit)
         if before:
             at_ms, _, own_id = before.partition("-")
             query = query.where(tuple_(CASES.c.at_ms, CASES.c.id) < (int(at_ms), own_id))
-        brief = query.with_only_columns(*(column for column in CASES.c if column is not CASES.c.bundle))
+        brief = query.with_only_columns(
+            *(column for column in CASES.c if column is not CASES.c.bundle), LAST_REPLAY
+        )
         ordered = brief.order_by(CASES.c.at_ms.desc(), CASES.c.id.desc())
         return [_stamped(row) for row in await self._rows(ordered)]
+
+    async def replays(self, case: str) -> list[dict[str, Any]]:
+        """What came of replaying a case, newest first."""
+        query = (
+            select(REPLAYS).where(REPLAYS.c.case_id == case).order_by(REPLAYS.c.id.desc()).limit(REPLAYS_MAX)
+        )
+        return [_replay(row) for row in await self._rows(query)]
 
     async def bundle(self, own_id: str, *, without_text: bool = False) -> bytes | None:
         """A case as it was written, or what of it is no text."""
@@ -116,6 +136,11 @@ def cursor_of(case: Mapping[str, Any]) -> str:
 def _stamped(row: dict[str, Any]) -> dict[str, Any]:
     at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC).isoformat(timespec="milliseconds")
     return {"at": at, **row}
+
+
+def _replay(row: dict[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.json.decode(row["told"])
+    return _stamped({key: row[key] for key in ("id", "at_ms", "verdict")}) | told
 
 
 def _attempt(row: dict[str, Any]) -> dict[str, Any]:

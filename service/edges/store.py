@@ -13,13 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from service.config.settings import Capture
 from service.core.events import Incident
 from service.edges.case import Kept
 from service.edges.metrics import Counting
-from service.edges.rows import Waiting
+from service.edges.rows import Waiting, new_id
 from service.edges.writer import Order, Writer
 
 QUEUE_MAX: Final = 4096
@@ -104,6 +106,15 @@ class Store:
         self._ring()
         return order.done
 
+    def note_replay(self, case: str, verdict: str, told: dict[str, Any]) -> Future[int]:
+        """Keep what came of replaying a case; the future tells 0 where there is no such case."""
+        at_ms = self._clock()
+        row = {"id": new_id(at_ms), "case_id": case, "at_ms": at_ms, "verdict": verdict, "told": _json(told)}
+        order = Order(case=case, replay=row)
+        self._orders.append(order)
+        self._ring()
+        return order.done
+
     def _ring(self) -> None:
         if self._loop is not None and self._wake is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
@@ -152,6 +163,10 @@ class Store:
         batch = [self._queue.popleft() for _ in range(min(BATCH_ROWS, len(self._queue)))]
         self._taken_bytes += sum(waiting.size_bytes for waiting in batch)
         return batch
+
+
+def _json(value: dict[str, Any]) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
 
 
 def new_salt(configured: str | None) -> bytes:

@@ -1,8 +1,8 @@
 """The store's tables, SQLAlchemy Core. A change here comes with a migration in `migrations/versions`.
 
 An incident is one client request on which a verdict or a suspicion stood, its attempts the generations it
-took, a case what is kept to replay it. Ids of incidents and attempts sort by time. No column holds text of
-a prompt or of an answer; a case's `bundle` holds what the capture mode allows.
+took, a case what is kept to replay it, a replay what came of that. Ids of incidents and attempts sort by
+time. No column holds text of a prompt or of an answer; a case's `bundle` holds what the capture mode allows.
 """
 
 from sqlalchemy import (
@@ -82,4 +82,15 @@ CASES = Table(
     Column("bundle", LargeBinary, nullable=False),  # JSON, canonical
     Index(None, "at_ms"),
     Index(None, "rid"),
+)
+
+REPLAYS = Table(
+    "replays",
+    METADATA,
+    Column("id", String(24), primary_key=True),
+    Column("case_id", String(64), ForeignKey("cases.id", ondelete="CASCADE"), nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("verdict", String(32), nullable=False),
+    Column("told", Text, nullable=False),  # JSON: counts, rates and hashes, no text
+    Index(None, "case_id"),
 )

@@ -18,7 +18,7 @@ from service.config.settings import Capture, Retention
 from service.edges.database import file_of, let_go, migrate, writer_engine
 from service.edges.metrics import Counting
 from service.edges.rows import Rows, Waiting
-from service.edges.tables import ATTEMPTS, CASES, INCIDENTS
+from service.edges.tables import ATTEMPTS, CASES, INCIDENTS, REPLAYS
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 30.0
@@ -33,17 +33,19 @@ DAY_MS: Final = 86_400_000
 
 
 class Order:
-    """A deletion by id, waiting for the writer."""
+    """A deletion by id, or a replay to be noted at its case, waiting for the writer."""
 
-    __slots__ = ("case", "done", "incident")
+    __slots__ = ("case", "done", "incident", "replay")
 
-    def __init__(self, *, incident: str = "", case: str = "") -> None:
+    def __init__(self, *, incident: str = "", case: str = "", replay: dict[str, Any] | None = None) -> None:
         self.incident = incident
         self.case = case
+        self.replay = replay  # a row of REPLAYS; its case may be gone by now
         self.done: Future[int] = Future()
 
     def __repr__(self) -> str:
-        return f"<Order forget {self.incident or self.case} done={self.done.done()}>"
+        what = "note" if self.replay else "forget"
+        return f"<Order {what} {self.incident or self.case} done={self.done.done()}>"
 
 
 class Writer:
@@ -94,16 +96,15 @@ class Writer:
         self._metrics.count("cases_dropped", by=len(batch))
 
     async def obey(self, order: Order) -> None:
-        """Delete by id; the order's future gets the rows removed, or the database's refusal."""
-        table, own_id = (CASES, order.case) if order.case else (INCIDENTS, order.incident)
+        """Carry it out; the order's future gets the rows that went or came, or the database's refusal."""
         try:
             async with (await self._open()).begin() as connection:
-                removed = await connection.execute(delete(table).where(table.c.id == own_id))
+                changed = await (_noted if order.replay else _forgotten)(connection, order)
         except Exception as broken:  # noqa: BLE001 - as in `_tried`; who asked is told
             order.done.set_exception(broken)
             await self._broken()
         else:
-            order.done.set_result(removed.rowcount)
+            order.done.set_result(changed)
 
     async def tidy(self, now_ms: int) -> None:
         """Remove what is too old or too much; now and then, and a bounded number of rows at once."""
@@ -188,6 +189,18 @@ class Writer:
                     connection, table, select(table.c.id).order_by(table.c.at_ms, table.c.id).limit(surplus)
                 )
         return removed
+
+
+async def _forgotten(connection: AsyncConnection, order: Order) -> int:
+    table, own_id = (CASES, order.case) if order.case else (INCIDENTS, order.incident)
+    return int((await connection.execute(delete(table).where(table.c.id == own_id))).rowcount)
+
+
+async def _noted(connection: AsyncConnection, order: Order) -> int:
+    known = await connection.scalar(select(func.count()).select_from(CASES).where(CASES.c.id == order.case))
+    if known:
+        await connection.execute(insert(REPLAYS), order.replay)
+    return known or 0
 
 
 async def _delete(connection: AsyncConnection, table: Table, ids: Any) -> int:  # noqa: ANN401 - a subquery

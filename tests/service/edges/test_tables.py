@@ -3,8 +3,8 @@
 from service.edges.tables import ATTEMPTS, CASES, INCIDENTS, METADATA
 
 
-def test_there_are_three_tables() -> None:
-    assert set(METADATA.tables) == {"incidents", "attempts", "cases"}
+def test_there_are_four_tables() -> None:
+    assert set(METADATA.tables) == {"incidents", "attempts", "cases", "replays"}
 
 
 def test_what_retention_and_paging_sort_by_is_indexed() -> None:

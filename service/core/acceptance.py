@@ -13,7 +13,7 @@ Where nobody told k, or it changes from step to step, steps say so: `Step(UNKNOW
 still a refusal, any other may have been a full one. Cost: 0.25 us a data event, O(1) memory.
 """
 
-from collections.abc import Iterable, MutableSequence
+from collections.abc import Iterable, MutableSequence, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -21,6 +21,9 @@ from service.core.events import UNKNOWN, Delta, Step, StepKind
 
 MAX_DRAFTS: Final = 256
 """Draft tokens of a step at most; real ones have 2 to 64."""
+
+MAX_TOKENS: Final = 1 << 62
+"""More than any stream has: where k is unknown, any growth may be one step's."""
 
 MERGED: Final = 4
 """Full steps that one event may stand for; growth beyond that is a gap in what we were told."""
@@ -92,6 +95,27 @@ class StepCounter:
             steps = -(-growth // (self._depth + 1))
             self.steps += steps
             self.accepted += growth - steps
+
+    def rise(self, counts: Sequence[int], out: MutableSequence[Step]) -> None:
+        """`grow`, count by count, at half its cost."""
+        at = 0
+        while at < len(counts) and (not self._held or self.kind is StepKind.EXACT):
+            if counts[at] > self._tokens:
+                self.grow(counts[at], out)
+            at += 1
+        ladder, depth, held, tokens = self._ladder, self._depth, self._held, self._tokens
+        known, most = len(ladder), depth + 1 if depth > 0 else MAX_TOKENS
+        for count in counts[at:] if at else counts:
+            growth = count - tokens
+            if growth <= 0:
+                continue
+            tokens = count
+            out.append(ladder[held - 1] if held <= known else Step(depth, held - 1))
+            held = growth
+            steps = 1 if growth <= most else -(-growth // most)
+            self.steps += steps
+            self.accepted += growth - steps
+        self._held, self._tokens = held, tokens
 
     def close(self, out: MutableSequence[Step]) -> None:
         """The choice has ended: the held step is the last, and censored; nothing, if it may be several."""

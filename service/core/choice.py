@@ -66,12 +66,16 @@ class Choice:
     def read(self, deltas: Sequence[Delta], now: float) -> Iterable[Look]:
         """The looks that these events make; one, unless the text is long."""
         before = tokens = self.tokens
-        counter, steps = self.counter, self._steps
+        counter, steps, events = self.counter, self._steps, len(deltas)
         for delta in deltas:
             count = delta.tokens
             if delta.exact:
                 counter.exact(delta.exact, steps)
-            if count > tokens:
+            if delta.run:
+                counter.rise(delta.run, steps)
+                events += len(delta.run) - 1
+                tokens = max(tokens, count)
+            elif count > tokens:
                 counter.grow(count, steps)
                 tokens = count
             if delta.text:
@@ -79,7 +83,7 @@ class Choice:
             if delta.finish or delta.calls or delta.steps > 0 or delta.prompt_tokens >= 0:
                 self._note(delta)
         self.tokens = tokens
-        self._clock(now, len(deltas))
+        self._clock(now, events)
         text = "".join([delta.text for delta in deltas])
         if len(text) <= PIECE_CHARS:
             return (self.look(now, text),)

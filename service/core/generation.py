@@ -28,19 +28,18 @@ class Generation:
     """What is known of one attempt; the monitor decides about it."""
 
     __slots__ = (
+        "_all_plain",
         "_cut",
         "_dialect",
         "_facts",
         "_fleet",
         "_joined",
         "_outgoing",
-        "_pending",
         "_reader",
         "_splitter",
         "cuts",
         "ending",
         "error",
-        "events_pending",
         "events_seen",
         "finish",
         "heard_at",
@@ -48,6 +47,7 @@ class Generation:
         "judgement",
         "malformed",
         "outgoing_rid",
+        "pending",
         "pending_bytes",
         "pending_since",
         "sealed",
@@ -70,18 +70,18 @@ class Generation:
         self._reader = dialect.reader(facts)
         self._joined: ProbeJoin | None = None  # None where nothing listens for probes
         self._splitter = EventSplitter()
-        self._pending: list[bytes] = []
+        self._all_plain = True  # what is pending: one line of data each
         self.inspector: Inspector | None = None
         self.judgement: Judgement = CLEAN
         self.cuts = outgoing.asked_growth or outgoing.asked_usage or outgoing.asked_spec
         self.ending = Ending.COMPLETE
         self.error = ""
-        self.events_pending = 0
         self.events_seen = 0
         self.finish = ""
         self.heard_at = now
         self.malformed = 0
-        self.pending_bytes = 0
+        self.pending: list[bytes] = []  # events set aside for the next look
+        self.pending_bytes = 0  # of those that nobody has got yet
         self.pending_since = now
         self.sealed = False  # a success in a coding that we cannot read
         self.status = 0
@@ -116,31 +116,33 @@ class Generation:
 
     def put(self, data: bytes, now: float) -> None:
         """Set bytes aside for the next look."""
-        if not self.events_pending:
+        if not self.pending:
             self.pending_since = now
         if data[:1] != b":":  # comments (": ping") must not pass for a sign of life
             self.heard_at = now
-        self._pending.append(data)
         self.pending_bytes += len(data)
-        self.events_pending += data.count(b"\n\n") or 1
+        if self._splitter.is_plain(data):
+            self.pending.append(data)
+        else:
+            self._all_plain = False
+            self.pending += self._splitter.feed(data)
 
     def put_cut(self, data: bytes, now: float) -> bytes:
         """As `put`; the answer is what may go out at once: whole events, less what only we asked for."""
-        events = self._splitter.feed(data)
-        if not self.events_pending:
-            self.pending_since = now
-        if data[:1] != b":":
+        if self._splitter.is_plain(data):  # the usual read
+            if not self.pending:
+                self.pending_since = now
             self.heard_at = now
-        self.events_pending += len(events)
-        if len(events) == 1:  # the usual read
-            event = events[0]
-            self._pending.append(event)
-            return self._cut(event, self._outgoing)
-        self._pending += events
-        return b"".join([self._cut(event, self._outgoing) for event in events])
+            self.pending.append(data)
+            return self._cut(data, self._outgoing)
+        known = len(self.pending)
+        self.put(data, now)
+        self.pending_bytes -= len(data)
+        return b"".join([self._cut(event, self._outgoing) for event in self.pending[known:]])
 
     def wants_look(self, batch: int) -> bool:
-        return self.events_pending >= batch or (self.events_seen == 0 and self.events_pending > 0)
+        waiting = len(self.pending)
+        return waiting >= batch or (self.events_seen == 0 and waiting > 0)
 
     # --- looks ---
 
@@ -207,19 +209,20 @@ class Generation:
 
     def _events(self) -> list[bytes]:
         """Take the complete events that were set aside."""
-        pending, self._pending = self._pending, []
-        self.events_pending = 0
-        if self.pending_bytes:  # raw reads, not split yet
-            self.pending_bytes = 0
-            return self._splitter.feed(b"".join(pending))
+        pending, self.pending = self.pending, []
+        self.pending_bytes = 0
         return pending
 
     def _read(self, events: list[bytes], now: float) -> None:
-        found = payloads(events)
+        found = [event[6:-2] for event in events] if self._all_plain else payloads(events)
+        self._all_plain = True
         self.events_seen += len(found)
-        if found:
-            deltas = self._reader.read(found)
-            self._note(deltas if self._joined is None else self._with_steps(found, deltas), now)
+        if not found:
+            return
+        if self._joined is None:
+            self._note(self._reader.brief(found), now)
+        else:
+            self._note(self._with_steps(found, self._reader.read(found)), now)
 
     def _with_steps(self, payloads: list[bytes], deltas: list[Delta]) -> list[Delta]:
         """The probe's exact verify steps go to the events they belong to; it may also name the worker."""

@@ -96,7 +96,7 @@ class Monitor(Custody):
             generation.heard_at += stalled_s  # what came meanwhile still waits in the socket
         if not self.is_open or generation.inspector is None:
             return NOTHING
-        overdue = generation.events_pending and now - generation.pending_since >= self._route.inspect_s
+        overdue = generation.pending and now - generation.pending_since >= self._route.inspect_s
         looked = self._look(now) if overdue else NOTHING
         actions = (*looked, *self._quiet(now))
         return actions or self._keep_alive(now)
@@ -148,7 +148,7 @@ class Monitor(Custody):
             data = generation.put_cut(data, now)
         else:
             generation.put(data, now)
-        waiting = generation.events_pending
+        waiting = len(generation.pending)
         if waiting >= self._look_events or (waiting and not generation.events_seen):
             if self.defers:
                 self.look_due = True

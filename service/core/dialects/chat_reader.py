@@ -26,6 +26,7 @@ from service.core.dialects.wire import (
 from service.core.events import UNKNOWN, Cached, Delta
 
 DONE: Final = b"[DONE]"
+NOT_PLAIN: Final = ("", UNKNOWN)
 _SILENT: Final = {b"", DONE}  # payloads that are no event of the model
 
 
@@ -118,12 +119,30 @@ class ChatReader:
             payloads = payloads[:-1]
         deltas: list[Delta] = []
         for chunk, payload in zip(decode_all(_CHUNKS, _CHUNK, payloads), payloads, strict=True):
-            if chunk is None or not chunk.choices or chunk.error is not None:
-                deltas += self._odd(chunk, payload)
-                continue
-            tokens = UNKNOWN if chunk.usage is None else chunk.usage.completion_tokens
-            for choice in chunk.choices:
-                deltas.append(_delta(choice, UNKNOWN if tokens is None else tokens))
+            deltas += self._deltas(chunk, payload)
+        return deltas
+
+    def brief(self, payloads: Sequence[bytes]) -> list[Delta]:
+        """As `read`, with runs; an event of a run costs half of what it costs alone."""
+        if self._choices > 1:
+            return self.read(payloads)
+        if payloads and payloads[-1] == DONE:
+            payloads = payloads[:-1]
+        deltas: list[Delta] = []
+        texts: list[str] = []
+        counts: list[int] = []
+        for chunk, payload in zip(decode_all(_CHUNKS, _CHUNK, payloads), payloads, strict=True):
+            text, tokens = _plain(chunk) if chunk is not None else NOT_PLAIN
+            if counts and (not text or tokens < counts[-1]):
+                deltas.append(_run(texts, counts))
+                texts, counts = [], []
+            if text:
+                texts.append(text)
+                counts.append(tokens)
+            else:
+                deltas += self._deltas(chunk, payload)
+        if counts:
+            deltas.append(_run(texts, counts))
         return deltas
 
     def whole(self, body: bytes) -> list[Delta]:
@@ -137,6 +156,12 @@ class ChatReader:
         if (read := _prompt_tokens(answer.usage)) != UNKNOWN:
             deltas[0] = msgspec.structs.replace(deltas[0], prompt_tokens=read)
         return deltas + _totals(answer)
+
+    def _deltas(self, chunk: _Chunk | None, payload: bytes) -> list[Delta]:
+        if chunk is None or not chunk.choices or chunk.error is not None:
+            return self._odd(chunk, payload)
+        tokens = _tokens(chunk.usage)
+        return [_delta(choice, tokens) for choice in chunk.choices]
 
     def _odd(self, chunk: _Chunk | None, payload: bytes) -> list[Delta]:
         """No chunk of a choice: an error, the verify steps, the final usage, or nothing we can read."""
@@ -152,6 +177,26 @@ class ChatReader:
         if self._choices == 1 and _tokens(chunk.usage) != UNKNOWN:
             deltas.append(Delta(tokens=_tokens(chunk.usage), prompt_tokens=_prompt_tokens(chunk.usage)))
         return deltas
+
+
+def _plain(chunk: _Chunk) -> tuple[str, int]:
+    """Text and tokens of an event that brings nothing else."""
+    choices = chunk.choices
+    if not choices or len(choices) > 1 or chunk.error is not None:
+        return NOT_PLAIN
+    choice = choices[0]
+    message, usage = choice.delta, chunk.usage
+    if message is None or choice.finish_reason is not None or choice.index:
+        return NOT_PLAIN
+    text = message.content
+    if type(text) is not str or message.reasoning_content or message.reasoning or message.tool_calls:
+        return NOT_PLAIN
+    tokens = None if usage is None else usage.completion_tokens
+    return text, UNKNOWN if tokens is None else tokens
+
+
+def _run(texts: list[str], counts: list[int]) -> Delta:
+    return Delta(0, "".join(texts), counts[-1], run=tuple(counts))
 
 
 def text_of(message: Message) -> str:

@@ -202,6 +202,8 @@ class GenerateReader:
                 deltas.append(progress.delta(tail.index, text, tail.meta_info))
         return deltas
 
+    brief = read
+
     def whole(self, body: bytes) -> list[Delta]:
         """A non-streamed body: an object, or a list of them for several choices."""
         listed = body.lstrip().startswith(b"[")

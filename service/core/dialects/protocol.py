@@ -34,6 +34,10 @@ class Reader(Protocol):
         """The data payloads of some events, in order. Never raises: what it cannot read is `malformed`."""
         ...
 
+    def brief(self, payloads: Sequence[bytes]) -> list[Delta]:
+        """As `read`; events in a row that brought text and tokens alone may come as one delta: a `run`."""
+        ...
+
     def whole(self, body: bytes) -> list[Delta]:
         """A non-streamed response body as one delta a choice. Never raises."""
         ...

@@ -119,3 +119,26 @@ def test_the_grouping_of_events_does_not_change_the_steps(growth: list[int], dat
 def test_unmerged_growth_gives_back_every_step_but_the_last(accepted: list[int]) -> None:
     tokens = [1 + sum(a + 1 for a in accepted[:n]) for n in range(len(accepted) + 1)]
     assert steps(tokens) == [ladder(4)[a] for a in accepted[:-1]]
+
+
+@given(
+    runs=st.lists(st.lists(st.integers(-1, 60), max_size=8), max_size=4),
+    draft_tokens=st.sampled_from([-1, 1, 4]),
+    exact=st.booleans(),
+)
+def test_counts_in_a_row_give_the_steps_that_each_gives_alone(
+    runs: list[list[int]], draft_tokens: int, exact: bool
+) -> None:
+    alone, together = StepCounter(draft_tokens), StepCounter(draft_tokens)
+    single: list[Step] = []
+    many: list[Step] = []
+    for run in runs:
+        if exact:
+            alone.exact((1,), single)
+            together.exact((1,), many)
+        alone.read([Delta(tokens=count) for count in run], single)
+        together.rise(run, many)
+        assert repr(alone) == repr(together)
+    for counter, out in ((alone, single), (together, many)):
+        counter.close(out)
+    assert single == many

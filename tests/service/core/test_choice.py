@@ -51,3 +51,15 @@ def test_its_state_shows_without_its_text() -> None:
     followed = choice()
     list(followed.read([Delta(text="Jane Doe 12345678", tokens=4)], 0.0))
     assert repr(followed) == "<Choice 0 tokens=4 chars=17 CLEAN>"
+
+
+def test_a_run_gives_the_look_that_its_events_give_alone() -> None:
+    alone, together = choice(), choice()
+    counts = (1, 4, 5, 9, 9, 30)
+    events = [Delta(text="word ", tokens=count) for count in counts]
+    run = Delta(text="word " * len(counts), tokens=counts[-1], run=counts)
+    for at in (1.0, 2.0):
+        (one,) = alone.read(events, at)
+        (other,) = together.read([run], at)
+        assert one == other
+    assert alone.look(3.0, quiet_s=1.0) == together.look(3.0, quiet_s=1.0)

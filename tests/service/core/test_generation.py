@@ -129,3 +129,14 @@ def test_without_a_probe_growth_is_told_as_what_it_is() -> None:
     made.look(0.0)
     assert made.attempt().telemetry == "upper"
     assert generation().attempt().telemetry == "none"
+
+
+def test_held_bytes_count_until_they_are_looked_at_and_torn_events_wait_for_their_rest() -> None:
+    made = generation()
+    whole = event("a", 1)
+    made.put(whole[:9], 0.0)
+    assert not made.wants_look(8)
+    made.put(whole[9:] + event("b", 2), 0.1)
+    assert (made.wants_look(8), made.pending_bytes) == (True, len(whole) + len(event("b", 2)))
+    assert made.look_held(0.2) == (whole + event("b", 2), 2)
+    assert (made.tokens, made.pending_bytes) == (2, 0)

@@ -187,3 +187,27 @@ def test_payloads_of_many_are_those_of_each(events: list[bytes]) -> None:
 def test_payloads_are_not_fooled_by_what_stands_in_them(events: list[bytes]) -> None:
     split = [one for event in events for one in EventSplitter().feed(event)]
     assert payloads(split) == [found for event in split if (found := payload(event)) is not None]
+
+
+@given(data=NOISE | st.just(b"data: {}\n\n"), before=NOISE)
+def test_a_plain_read_is_one_event_and_its_data(data: bytes, before: bytes) -> None:
+    splitter = EventSplitter()
+    splitter.feed(before)
+    if splitter.is_plain(data):
+        assert (splitter.feed(data), splitter.rest()) == ([data], b"")
+        assert payload(data) == data[6:-2]
+
+
+def test_only_the_usual_read_is_plain() -> None:
+    splitter = EventSplitter(100)
+    assert splitter.is_plain(b"data: {}\n\n")
+    odd = (b"", b"\n", b"data: 1\n", b"data:1\n\n", b": c\n\n", b"data: 1\n\ndata: 2\n\n", b"data: \r\n\n")
+    assert not any(map(splitter.is_plain, (*odd, b"data: " + b"x" * 100 + b"\n\n")))
+    splitter.feed(b"d")
+    assert not splitter.is_plain(b"data: {}\n\n")
+
+
+@given(data=NOISE)
+def test_payloads_together_are_those_of_each(data: bytes) -> None:
+    events, _ = split(data)
+    assert payloads(events) == [read for event in events if (read := payload(event)) is not None]

@@ -51,6 +51,8 @@ class ToyReader:
     def read(self, payloads: Sequence[bytes]) -> list[Delta]:
         return [self._delta(payload) for payload in payloads if payload != b"[DONE]"]
 
+    brief = read
+
     def whole(self, body: bytes) -> list[Delta]:
         return [self._delta(body)]
 

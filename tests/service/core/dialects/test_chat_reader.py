@@ -195,3 +195,46 @@ def test_a_stream_that_tells_no_usage_tells_no_cache() -> None:
     reader = ChatReader(1)
     reader.read([chunk({"content": "a"}), b"[DONE]"])
     assert (reader.cached, reader.cached.tier) == (Cached(), "")
+
+
+def unrolled(deltas: list[Delta]) -> list[tuple[str, int, str, bool]]:
+    """What matters of these, event by event; the text of a run comes with its last."""
+    told: list[tuple[str, int, str, bool]] = []
+    for delta in deltas:
+        told += [("", tokens, "", False) for tokens in delta.run[:-1]]
+        told.append((delta.text, delta.tokens, delta.finish, delta.malformed))
+    return told
+
+
+PLAIN = st.builds(
+    lambda text, tokens: chunk({"content": text}, usage={"completion_tokens": tokens}),
+    st.text(max_size=4),
+    st.none() | st.integers(0, 9),
+)
+ODD = st.sampled_from([
+    b"{", b"[DONE]", b"5", b'{"error":"x"}', b'{"choices":[]}', chunk({}), chunk({"content": None}),
+    chunk({"content": "a"}, index=1), chunk({"content": "a"}, finish_reason="stop"),
+    chunk({"reasoning_content": "r", "content": "a"}), chunk({"content": [{"text": "part"}]}),
+    chunk({"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}),
+])  # fmt: skip
+
+
+@given(payloads=st.lists(PLAIN | ODD, max_size=12))
+def test_a_run_says_of_its_events_what_each_says_alone(payloads: list[bytes]) -> None:
+    alone, brief = read(*payloads), ChatReader(1).brief(payloads)
+    assert "".join(delta.text for delta in brief) == "".join(delta.text for delta in alone)
+    assert [told[1:] for told in unrolled(brief)] == [told[1:] for told in unrolled(alone)]
+    assert all(delta.run == () or (delta.text and delta.run[-1] == delta.tokens) for delta in brief)
+    assert all(list(delta.run) == sorted(delta.run) for delta in brief)
+
+
+def test_events_in_a_row_are_one_run_and_what_brings_more_stands_alone() -> None:
+    told = [chunk({"content": text}, usage={"completion_tokens": n}) for n, text in enumerate("abc", 1)]
+    stop = chunk({"content": "d"}, finish_reason="stop")
+    deltas = ChatReader(1).brief([*told, stop])
+    assert deltas == [Delta(0, "abc", 3, run=(1, 2, 3)), Delta(0, "d", finish="stop")]
+
+
+def test_of_several_choices_there_are_no_runs() -> None:
+    told = [chunk({"content": "a"}), chunk({"content": "b"}, index=1)]
+    assert ChatReader(2).brief(told) == read(*told, choices=2)

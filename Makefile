@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint rules test test-sglang demo bench-gateway bench-detectors lock
+.PHONY: help setup lint rules test test-sglang demo bench-gateway bench-path bench-detectors lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,6 +73,9 @@ demo: setup ## run the guarded lab once and print the score: make demo ARGS="--j
 
 bench-gateway: setup ## CPU a streamed chunk beside smg and a bare relay, and the time a chunk spends inside
 	.venv/bin/python -m replay.bench.gateway $(ARGS)
+
+bench-path: setup ## CPU of a chunk's path inside the core, part by part: feed, look, each detector
+	.venv/bin/python -m replay.bench.path $(ARGS)
 
 bench-detectors: setup ## CPU a token of all detectors
 	.venv/bin/python -m replay.bench.detectors $(ARGS)

@@ -165,10 +165,12 @@ def parts(whole: dict[str, float]) -> dict[str, float]:
 
 
 def table(figures: dict[str, dict[str, float]]) -> str:
-    lines = [f"{'us a chunk':12}" + "".join(f"{name:>18}" for name in figures)]
-    for part in next(iter(figures.values())):
-        lines.append(f"{part:12}" + "".join(f"{figure[part]:18.2f}" for figure in figures.values()))
-    return "\n".join(lines)
+    head = "us a chunk  " + "".join(f"{name:>18}" for name in figures)
+    rows = (
+        f"{part:12}" + "".join(f"{figure[part]:18.2f}" for figure in figures.values())
+        for part in next(iter(figures.values()))
+    )
+    return "\n".join([head, *rows])
 
 
 def main(words: list[str] | None = None) -> None:

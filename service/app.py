@@ -31,6 +31,7 @@ from service.core.governor import Governor
 from service.edges.admin import AdminServer, listener
 from service.edges.api import Admin, create_app
 from service.edges.dataplane import DataPlane
+from service.edges.explaining import Explaining
 from service.edges.health import Health
 from service.edges.live import LiveBoard
 from service.edges.metrics import Metrics
@@ -153,7 +154,9 @@ async def serve(sidecar: Sidecar, started: Started) -> None:
 async def _serve_data(sidecar: Sidecar, bound: socket.socket, started: Callable[[], None]) -> None:
     """The data loop, until a signal and the end of the streams."""
     pulse = _pulse(sidecar)
-    plane = DataPlane(sidecar.settings, sidecar.desk, sidecar.store.keep, on_tick=pulse)
+    plane = DataPlane(
+        sidecar.settings, sidecar.desk, Explaining(sidecar.desk.watch, sidecar.store.keep), on_tick=pulse
+    )
     pulse.watch(plane.proxy.means.live, plane.ticker)
     server = DataServer(plane.config())
     stop = _signals()

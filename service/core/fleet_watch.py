@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from service.core.changes import Changes
 from service.core.events import Attempt, WorkerFacts
 from service.core.fleet_acceptance import Acceptance, AcceptanceView, State
 from service.core.fleet_rates import Rate, Rates
@@ -104,7 +105,7 @@ class FleetWatch:
 
     __slots__ = (
         "_looked_at", "_moves", "_rates", "_relearn", "_scraped", "_scraped_at", "_steps", "_streams",
-        "_stuck", "view",
+        "_stuck", "changes", "view",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -117,6 +118,7 @@ class FleetWatch:
         self._scraped_at: dict[str, float] = {}
         self._relearn: deque[str] = deque(maxlen=WORKERS_MAX)
         self._looked_at = float("-inf")
+        self.changes = Changes()
         self.view = FleetView()
 
     def __repr__(self) -> str:
@@ -162,6 +164,7 @@ class FleetWatch:
             self._learn_anew(self._relearn.popleft())
         facts = {one.url: one for one in workers}
         self._forget_all_but(facts)
+        self.changes.see(facts.values(), now)
         rates = self._rates.judge(now)
         acceptance = (*self._scraped.views(), *self._streams.views())
         urls = dict.fromkeys([*facts, *(view.worker for view in acceptance)])

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from hmac import compare_digest
+from time import monotonic
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from service.config.settings import is_loopback
+from service.core.changes import WHAT_CHARS
 from service.core.fleet_watch import FleetWatch
 from service.edges import replays
 from service.edges.health import Health
@@ -215,6 +217,30 @@ def _fleet_paths(router: APIRouter, watch: FleetWatch) -> None:
         if not watch.relearn(worker):
             raise HTTPException(404, "no such worker")
         return {"learning": worker}
+
+    @router.get("/changes")
+    async def changes() -> Response:
+        """What changed lately, seen or told; `age_s` from now."""
+        now = monotonic()
+        told = [
+            {
+                "age_s": round(now - one.at, 3),
+                "what": one.what,
+                "worker": one.worker or None,
+                "told": one.told,
+            }
+            for one in watch.changes.since(float("-inf"))
+        ]
+        return Response(msgspec.json.encode({"changes": told}), media_type="application/json")
+
+    @router.post("/changes")
+    async def tell(
+        what: Annotated[str, Query(min_length=1, max_length=WHAT_CHARS)],
+        worker: Annotated[str, Query(max_length=256)] = "",
+    ) -> dict[str, str]:
+        """Say that something was changed now: incidents near it are held against it."""
+        watch.changes.tell(monotonic(), what, worker)
+        return {"noted": what}
 
 
 def _filters(request: Request, known: tuple[str, ...], others: set[str]) -> dict[str, str]:

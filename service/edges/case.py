@@ -1,7 +1,8 @@
 """The case bundle, version 1: what is kept of a corrupted request so that it can be replayed.
 
     {"v": 1, "capture", "at", "rid", "route", "policy", "outcome", "model", "duration_s",
-     "delivered_bad_tokens", "judgement", "request", "attempts", "engine", "timing", "co_batched", "router"}
+     "delivered_bad_tokens", "judgement", "hints", "request", "attempts", "engine", "timing", "co_batched",
+     "router"}
 
 One canonical JSON (sorted keys, no spaces); its sha256 is its id. What `request` and an attempt's `answer`
 hold of text depends on the capture mode:
@@ -78,6 +79,7 @@ def case_of(incident: Incident, kept: Kept, at_ms: int, capture: Capture, salt: 
         "duration_s": round(incident.duration_s, 3),
         "delivered_bad_tokens": incident.delivered_bad_tokens,
         "judgement": judgement_of(incident.judgement),
+        "hints": msgspec.to_builtins(incident.hints),
         "request": _request(kept, capture, salt),
         "attempts": [_attempt(one) | answer for one, answer in _answered(incident, kept, capture, salt)],
         "engine": described(kept.scene),
@@ -179,6 +181,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "accept_length": known_float(attempt.accept_length),
         "telemetry": attempt.telemetry,
         "engine_said": list(attempt.engine_said),
+        "cached": {name: known(count) for name, count in msgspec.to_builtins(attempt.cached).items()},
         "judgement": judgement_of(attempt.judgement),
         "findings": [finding_of(finding) for finding in attempt.findings],
     }

@@ -69,7 +69,7 @@ class Records:
         return found[0] if found else None
 
     async def _with_attempts(self, query: Select[Any]) -> list[dict[str, Any]]:
-        found = {row["id"]: _stamped(row) | {"attempts": []} for row in await self._rows(query)}
+        found = {row["id"]: _incident(row) | {"attempts": []} for row in await self._rows(query)}
         theirs = select(ATTEMPTS).where(ATTEMPTS.c.incident_id.in_(found)).order_by(ATTEMPTS.c.ordinal)
         for row in await self._rows(theirs) if found else ():
             found[row.pop("incident_id")]["attempts"].append(_attempt(row))
@@ -141,6 +141,10 @@ def _stamped(row: dict[str, Any]) -> dict[str, Any]:
 def _replay(row: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.json.decode(row["told"])
     return _stamped({key: row[key] for key in ("id", "at_ms", "verdict")}) | told
+
+
+def _incident(row: dict[str, Any]) -> dict[str, Any]:
+    return _stamped(row) | {"hints": msgspec.json.decode(row["hints"])}
 
 
 def _attempt(row: dict[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,7 @@ def _incident(own_id: str, at_ms: int, incident: Incident, case: str | None) -> 
         "delivered_bad_tokens": incident.delivered_bad_tokens,
         "duration_s": known_float(incident.duration_s) or 0.0,
         "case_id": case,
+        "hints": canonical(incident.hints).decode(),
     }
 
 

@@ -47,6 +47,7 @@ INCIDENTS = Table(
     Column("delivered_bad_tokens", Integer, nullable=False),
     Column("duration_s", Float, nullable=False),
     Column("case_id", String(64)),
+    Column("hints", Text, nullable=False, server_default="[]"),  # JSON list
     Index(None, "at_ms"),
     Index(None, "rid"),
 )

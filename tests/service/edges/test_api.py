@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.config.settings import Retention
-from service.core.events import WorkerFacts
+from service.core.events import Hint, WorkerFacts
 from service.core.fleet_watch import LOOK_S, Gauge
 from service.edges.admin import AdminServer, listener
 from service.edges.api import Admin, create_app
@@ -87,7 +87,15 @@ async def test_metrics_are_open_unless_they_have_a_token(admin: Admin) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/incidents", "/api/incidents/x", "/api/cases", "/api/cases/x", "/api/streams", "/api/workers"],
+    [
+        "/api/incidents",
+        "/api/incidents/x",
+        "/api/cases",
+        "/api/cases/x",
+        "/api/streams",
+        "/api/workers",
+        "/api/changes",
+    ],
 )
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic right", "Bearer rightx", "Bearer ä"])
 async def test_without_the_right_token_nothing_is_told(admin: Admin, path: str, given: str) -> None:
@@ -266,3 +274,24 @@ async def test_workers_are_told_with_their_evidence_and_can_be_learned_anew(admi
         assert (await http.post("/api/workers/relearn", params={"worker": "http://d1"})).status_code == 200
     admin.watch.look(60 * LOOK_S, [WorkerFacts("http://d1")], {})
     assert admin.watch.view.workers[0].suspect == ()
+
+
+async def test_an_incident_is_told_with_its_hints(admin: Admin) -> None:
+    hint = Hint("hicache_load_back", "likely", 6, ("from the host tier",), ("no cause",), "flush it")
+    admin.store.keep(msgspec.structs.replace(incident("r1"), hints=(hint,)), Kept(facts(), b"{}"))
+    await written(admin.store)
+    async with client(admin) as http:
+        (told,) = (await http.get("/api/incidents")).json()["incidents"]
+        case = (await http.get(f"/api/cases/{told['case_id']}")).json()
+    assert told["hints"] == case["hints"] == [json.loads(msgspec.json.encode(hint))]
+
+
+async def test_a_change_can_be_told_and_is_kept_with_its_age(admin: Admin) -> None:
+    async with client(admin) as http:
+        posted = await http.post("/api/changes", params={"what": "image 0.5.24", "worker": "http://d1"})
+        assert posted.status_code == 200
+        (told,) = (await http.get("/api/changes")).json()["changes"]
+        assert (told["what"], told["worker"], told["told"]) == ("image 0.5.24", "http://d1", True)
+        assert 0 <= told["age_s"] < 60
+        assert (await http.post("/api/changes", params={"what": ""})).status_code == 400
+        assert (await http.post("/api/changes", params={"what": "x" * 1000})).status_code == 400

@@ -61,6 +61,10 @@ class RouteSettings(Strict):
     """Hold-back: the newest tokens that stay in the proxy, or the newest `window_s`, whichever is less."""
     window_s: Seconds | None = None
     """See `window_tokens`."""
+    first_tokens: Annotated[int, Field(ge=0)] | None = None
+    """On `strict`: nothing goes out before so many tokens are judged, or `first_s`, whichever is less."""
+    first_s: Seconds | None = None
+    """See `first_tokens`."""
     suspect_hold_s: Seconds | None = None
     """How long a suspect stream is held at most."""
     commit_wait_s: Seconds | None = None

@@ -143,6 +143,9 @@ class Custody:
         if level is Level.SUSPECT and not self._suspected_long_enough(now):
             return NOTHING
         route = self._route
+        late = route.policy is Policy.STRICT and not self.released
+        if late and not self._hold.spans(route.first_tokens, route.first_s):
+            return NOTHING
         due = self._hold.due(
             window_tokens=route.window_tokens,
             window_s=route.window_s,

@@ -56,6 +56,11 @@ class HoldBack:
         if in_tool and not tool_open:
             self._close_tool()
 
+    def spans(self, tokens: int, seconds: float) -> bool:
+        """Whether what has come in, nothing released yet, is so many tokens or so many seconds long."""
+        batches = self._batches
+        return bool(batches) and (self.tokens >= tokens or batches[-1].at - batches[0].at >= seconds)
+
     def due(self, *, window_tokens: int, window_s: float, tool_bytes: int, tool_s: float) -> bytes:
         """Take out what is older than the window, an open tool call excepted."""
         if not self._batches:

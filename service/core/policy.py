@@ -2,6 +2,12 @@
 
 Defaults follow from measured detector delay (hold-back) and from what coding agents tolerate: Claude Code
 flags 20 s without bytes and aborts at 180 s, so a heartbeat goes out at most 10 s after the last byte.
+
+Until the first byte of an answer has gone out, a bad one is taken back and made again unseen; from then on
+it can only fail loudly. A loop is judged some 96 tokens after it began, collapsed acceptance some 36 verify
+steps after: the hold-back's 48 tokens bound what gets out of a bad answer, and are too few to take it back.
+`strict` therefore begins later: a fault within the first 64 tokens (what prefill and hand-over did wrong
+shows there) is judged within 160.
 """
 
 import msgspec
@@ -16,6 +22,8 @@ class RoutePolicy(msgspec.Struct, frozen=True):
     policy: Policy = Policy.OBSERVE
     window_tokens: int = 48  # hold-back: the newest tokens that stay in the proxy ...
     window_s: float = 1.5  # ... or the newest seconds, whichever is less
+    first_tokens: int = 160  # strict: nothing at all goes out before so many tokens have been judged ...
+    first_s: float = 3.0  # ... or so many seconds of them, whichever is less
     suspect_hold_s: float = 30.0  # a suspect stream is held longer, up to this
     commit_wait_s: float = 10.0  # with nothing released by then: head and heartbeats go out
     beat_every_s: float = 10.0

@@ -21,6 +21,16 @@ def test_the_newest_tokens_stay() -> None:
     assert hold.released_tokens == 8
 
 
+def test_it_tells_how_much_has_come_in_by_tokens_or_by_time() -> None:
+    hold = HoldBack()
+    assert not hold.spans(0, 0.0)
+    push(hold, b"a", 1, at=1.0)
+    push(hold, b"b", 9, at=2.0)
+    assert hold.spans(9, 99.0)
+    assert hold.spans(99, 1.0)
+    assert not hold.spans(10, 1.1)
+
+
 def test_the_newest_seconds_stay_when_they_are_fewer() -> None:
     hold = HoldBack()
     push(hold, b"a", 1, at=0.0)

@@ -125,7 +125,7 @@ def test_nothing_goes_out_before_the_first_window_is_clean(policy: Policy) -> No
 
 @BOTH
 def test_what_is_older_than_the_window_goes_out(policy: Policy) -> None:
-    watch = monitor(policy, window_tokens=20)
+    watch = monitor(policy, window_tokens=20, first_tokens=0)
     actions = play(watch, CLEAN_STREAM[:40])
     assert sent(actions)
     assert watch.released
@@ -238,7 +238,7 @@ def test_an_empty_budget_stops_retries(policy: Policy) -> None:
 
 @BOTH
 def test_after_release_a_bad_tail_is_dropped_and_fails_in_band(policy: Policy) -> None:
-    watch = monitor(policy, window_tokens=10, inspect_events=2)
+    watch = monitor(policy, window_tokens=10, inspect_events=2, first_tokens=0)
     actions = play(watch, [*CLEAN_STREAM[:30], event("BAD", 60), event("more", 62), event("more", 64)])
     assert b"BAD" not in sent(actions)
     assert only(actions, Fail).in_band == b"data: error corrupted_garbled\n\n"
@@ -562,3 +562,36 @@ def test_no_text_shows_in_what_is_printed_of_a_stream() -> None:
     watch = monitor()
     play(watch, [event("Jane Doe 12345678", 1), event("BAD", 2)])
     assert "Jane" not in repr(watch) + repr(watch.generation) + repr(watch.record) + repr(watch._desk)
+
+
+# --- strict begins late ---
+
+LATE = [*CLEAN_STREAM[:35], *(event("BAD", tokens) for tokens in range(70, 90))]
+"""Bad after more than a window of clean tokens."""
+
+
+def test_strict_takes_back_what_protect_has_begun_to_deliver() -> None:
+    strict, protect = monitor(Policy.STRICT), monitor(Policy.PROTECT)
+    assert only(play(strict, LATE), Restart).reason == "verdict"
+    assert only(play(protect, LATE), Fail).reason == "corrupted_garbled"
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [
+        monitor(Policy.STRICT, first_tokens=50, window_tokens=10),
+        monitor(Policy.STRICT, first_s=0.5, window_tokens=10),
+    ],
+    ids=["tokens", "seconds"],
+)
+def test_strict_begins_after_so_many_tokens_or_seconds(watch: Monitor) -> None:
+    watch.head(200, WORKER, STREAMED, 0.0)
+    begun = [bool(sent(watch.feed(data, 0.02 * place))) for place, data in enumerate(CLEAN_STREAM)]
+    assert 25 <= begun.index(True) <= 25 + 8  # at the first look after the 26th event: 50 tokens, 0.5 s
+
+
+def test_a_short_answer_waits_for_its_end_on_strict() -> None:
+    watch = monitor(Policy.STRICT)
+    actions = play(watch, CLEAN_STREAM)
+    assert sent(actions) == b""
+    assert sent(watch.end(Ending.COMPLETE, 1.0)) == b"".join(CLEAN_STREAM)

@@ -235,8 +235,8 @@ def _tell(baselines: "Baselines", tally: Tally, out: Path, *, as_json: bool) -> 
 
 def _row(baselines: "Baselines", key: "Key") -> dict[str, Any]:
     sheet = baselines.sheets[key]
-    anchors = baselines.anchors(key.model, key.worker, key.depth)
-    found = anchors.by_stratum.get(key.stratum, ()) if anchors else ()
+    anchors = baselines.anchors(key.worker, key.depth)
+    found = anchors.by_kind.get((key.model, key.stratum), ()) if anchors else ()
     return {
         **msgspec.to_builtins(key),
         "streams": round(sheet.streams, 1),

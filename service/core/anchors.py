@@ -28,11 +28,15 @@ def stratum(temperature: float, *, grammar: bool, copying: bool = False) -> str:
 
 
 class Anchors(msgspec.Struct, frozen=True):
-    """The anchors of one worker, by stratum; `any` stands in for the others."""
+    """The anchors of one worker by model and stratum.
 
-    by_stratum: dict[str, tuple[float, ...]]  # by depth; the last holds for all depths beyond
+    `any` stands in for a model's other strata, the model "" for what was learned without a name.
+    """
 
-    def of(self, temperature: float, *, grammar: bool) -> tuple[float, ...]:
+    by_kind: dict[tuple[str, str], tuple[float, ...]]  # by depth; the last holds for all depths beyond
+
+    def of(self, model: str, temperature: float, *, grammar: bool) -> tuple[float, ...]:
         """For a request of this kind; empty where nothing was learned that covers it."""
-        own = self.by_stratum.get(stratum(temperature, grammar=grammar))
-        return own or self.by_stratum.get(ANY, ())
+        own = stratum(temperature, grammar=grammar)
+        kinds = ((model, own), (model, ANY), ("", own), ("", ANY))
+        return next((self.by_kind[kind] for kind in kinds if kind in self.by_kind), ())

@@ -13,10 +13,12 @@ stands.
 
 Numbers age: each new stream makes older ones count a little less (half after `HALF_LIFE` streams), so that a
 new draft model is learned within a day. While an alert stands against a worker nothing is learned of it: a
-sick worker must not become its own baseline. No clock: age is counted in streams. Cost: 0.1 us a step.
+sick worker must not become its own baseline. No clock: age is counted in streams. Clients choose the names of
+models, so that strata are bounded: the one with the fewest streams makes room. Cost: 0.1 us a step, or 10 us
+a stream of which only the mean is known; the anchors of a worker 5 us a stratum of its models.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -40,6 +42,14 @@ HALF_LIFE: Final = 5000.0
 
 ANCHOR_MIN: Final = 0.25
 """Lower anchors find nothing in the length of an answer (reference: detection.md 2)."""
+
+HOPELESS: Final = 0.3
+"""Mean acceptance of the first draft under which no floor is put: such a drafter's refusals say nothing."""
+
+STRATA_MAX: Final = 512
+
+RATE_MIN: Final = 0.01
+"""So that its logarithm is one."""
 
 LEAST: Final = 0.2
 """Of its mean that the anchor of a depth is at least."""
@@ -120,7 +130,8 @@ def anchor(sheet: Sheet, depth: int) -> tuple[float, ...]:
         for accepted, reached in zip(sheet.accepted, sheet.reached, strict=True)
         if reached >= 1
     ]
-    return tuple(max(hazard * scale, ANCHOR_MIN) for hazard in hazards[: max(depth, 1)])
+    floor = ANCHOR_MIN if hazards[0] >= HOPELESS else RATE_MIN
+    return tuple(max(hazard * scale, floor) for hazard in hazards[: max(depth, 1)])
 
 
 class Baselines:
@@ -128,7 +139,7 @@ class Baselines:
 
     def __init__(self) -> None:
         self.sheets: dict[Key, Sheet] = {}
-        self.frozen: set[str] = set()  # workers that an alert stands against
+        self.frozen: frozenset[str] = frozenset()  # workers that an alert stands against
 
     def __repr__(self) -> str:
         return f"<Baselines {len(self.sheets)} strata, {len(self.frozen)} frozen>"
@@ -137,42 +148,47 @@ class Baselines:
         """One clean stream; whether it was taken."""
         if key.worker in self.frozen or not steps:
             return False
-        sheet = self.sheets.setdefault(key, Sheet.blank())
-        sheet.age(0.5 ** (1 / HALF_LIFE))
-        sheet.add(steps)
+        self._sheet(key).add(steps)
         return True
 
     def learn_mean(self, key: Key, stretches: Sequence[tuple[float, float]], depth: int) -> bool:
         """The same where only means are known: (steps, accepted drafts) of stretches of a clean stream."""
         if key.worker in self.frozen or not stretches:
             return False
-        sheet = self.sheets.setdefault(key, Sheet.blank())
-        sheet.age(0.5 ** (1 / HALF_LIFE))
+        sheet = self._sheet(key)
         sheet.streams += 1
         for steps, accepted in stretches:
             sheet.add_mean(steps, accepted, depth)
         return True
 
-    def freeze(self, worker: str) -> None:
-        self.frozen.add(worker)
+    def _sheet(self, key: Key) -> Sheet:
+        """The sheet of a stratum, aged by the stream that comes."""
+        sheet = self.sheets.get(key)
+        if sheet is None:
+            if len(self.sheets) >= STRATA_MAX:
+                del self.sheets[min(self.sheets, key=lambda one: self.sheets[one].streams)]
+            sheet = self.sheets[key] = Sheet.blank()
+        sheet.age(0.5 ** (1 / HALF_LIFE))
+        return sheet
 
-    def thaw(self, worker: str) -> None:
-        self.frozen.discard(worker)
+    def freeze(self, workers: Collection[str]) -> None:
+        """Nothing is learned of these, and of these only, until the next call."""
+        self.frozen = frozenset(workers)
 
-    def anchors(self, model: str, worker: str, depth: int) -> Anchors | None:
+    def anchors(self, worker: str, depth: int) -> Anchors | None:
         """What this worker's requests are held to; None where nothing is known."""
-        of_model = [
-            (key, sheet)
-            for key, sheet in self.sheets.items()
-            if key.depth == depth and (not model or key.model in {model, ""})
-        ]
-        whole = anchor(_sum(sheet for _, sheet in of_model), depth)
-        found = {ANY: whole}
-        for name in {key.stratum for key, _ in of_model if key.stratum.endswith("/prose")}:
-            kin = _sum(sheet for key, sheet in of_model if key.stratum == name)
-            own = self.sheets.get(Key(model, worker, depth, name)) or Sheet.blank()
-            found[name] = _shrunk(own, _shrunk(kin, whole, depth), depth)
-        known = {name: by_depth for name, by_depth in found.items() if by_depth}
+        of_depth: dict[str, list[tuple[Key, Sheet]]] = {}
+        for key, sheet in self.sheets.items():
+            if key.depth == depth:
+                of_depth.setdefault(key.model, []).append((key, sheet))
+        found: dict[tuple[str, str], tuple[float, ...]] = {}
+        for model, sheets in of_depth.items():
+            whole = found[model, ANY] = anchor(_sum(sheet for _, sheet in sheets), depth)
+            for name in {key.stratum for key, _ in sheets if key.stratum.endswith("/prose")}:
+                kin = _sum(sheet for key, sheet in sheets if key.stratum == name)
+                own = self.sheets.get(Key(model, worker, depth, name)) or Sheet.blank()
+                found[model, name] = _shrunk(own, _shrunk(kin, whole, depth), depth)
+        known = {kind: by_depth for kind, by_depth in found.items() if by_depth}
         return Anchors(known) if known else None
 
     def dump(self) -> bytes:

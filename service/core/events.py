@@ -109,8 +109,8 @@ class WorkerFacts(msgspec.Struct, frozen=True):
     url: str = ""
     drafter: Drafter = Drafter.UNKNOWN
     draft_tokens: int = UNKNOWN  # drafts proposed a verify step (k); accept length is at most k + 1
-    accept_floor: float = float("nan")  # learned 0.1 % quantile of windowed accept rate on clean streams
-    anchors: Anchors | None = None  # the same by kind of request and depth, from a calibration
+    anchors: Anchors | None = None  # healthy acceptance by kind of request and depth, where it was learned
+    draft_fault: bool = False  # it refuses drafts in general and the texts are clean: no evidence
     adaptive: bool = False  # the draft's depth changes from step to step: k is a bound, not a fact
 
 

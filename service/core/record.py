@@ -10,8 +10,10 @@ from service.core.endings import ENGINE_NAN
 from service.core.events import (
     UNKNOWN,
     Attempt,
+    Channel,
     Incident,
     Judgement,
+    Kind,
     Level,
     Outcome,
     Policy,
@@ -81,12 +83,24 @@ class Record:
                 desk.sample(f"acceptance_error:{kind}", error)
             desk.coverage.over(attempt.worker, attempt.telemetry)
             desk.watch.over(attempt, self._facts.model, self._route.name, generation.heard_at)
+            self._blame_draft(attempt)
             desk.count("telemetry_streams", attempt.telemetry)
         if attempt.steps:
             desk.count("spec_verify_steps", by=attempt.steps)
             desk.count("spec_emitted_tokens", by=round(attempt.accept_length * attempt.steps))
             desk.sample("request_accept_length", attempt.accept_length)
         return attempt
+
+    def _blame_draft(self, attempt: Attempt) -> None:
+        """Tell the fleet whether acceptance alone was suspected: of many streams, it is the draft's fault."""
+        fusion, found, low = self._desk.fusion, False, False
+        for finding in attempt.findings:
+            if finding.channel is not Channel.TELEMETRY:
+                found = found or finding.log10_e >= fusion.suspect_other
+            elif finding.kind is Kind.LOW_ACCEPTANCE:
+                low = low or finding.log10_e >= fusion.suspect_telemetry
+        if self._desk.fleet.over(attempt.worker, low=low, found=found, accept_length=attempt.accept_length):
+            self._desk.count("draft_faults", attempt.worker)
 
     def _with_the_engines_words(self, attempt: Attempt) -> Attempt:
         """Add what the engine's own checks said of this generation, or of its workers meanwhile."""
@@ -133,7 +147,7 @@ class Record:
         elif outcome is Outcome.FAILED and bad_tokens:
             desk.count("late_detections", kind)
         elif outcome is Outcome.CLEAN and attempt.judgement.level is Level.CLEAN:
-            desk.fleet.clean_stream(attempt.worker, attempt.accept_length, attempt.steps)
+            desk.fleet.clean_stream(attempt.worker, self._facts, attempt.accept_length, attempt.steps)
         if not self.taken_back:
             return None
         return self._incident(outcome, bad_tokens, now)

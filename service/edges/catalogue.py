@@ -155,6 +155,11 @@ def _around_streams() -> tuple[Family, ...]:
             "What the engines' own checks said of corrupted state.",
             {"kind": sorted(CORRUPTION), "worker": ()},
         ),
+        Family(
+            "draft_faults",
+            "Times that a worker turned out to refuse everybody's drafts although the texts were clean.",
+            {"worker": ()},
+        ),
         Family("replays", "Cases replayed, by what it showed.", {"verdict": REPLAY_VERDICTS}),
         Family("store_errors", "Failed attempts to write to the store; each is tried again."),
         Family("samples_dropped", "Histogram observations lost between two flushes."),

@@ -83,7 +83,9 @@ class Telemetry:
     def tick(self, now: float) -> None:
         workers, fleet = self._workers(), self._desk.fleet
         self.scraper.retarget(workers)
-        self._desk.watch.look(now, [fleet.worker(url) for url in workers], self._desk.ground.counts)
+        view = self._desk.watch.look(now, [fleet.worker(url) for url in workers], self._desk.ground.counts)
+        if view is not None:
+            fleet.freeze([worker.url for worker in view.workers if worker.suspect])
         for (kind, worker), by in self._desk.ground.drain().items():
             self._desk.count("engine_evidence", kind, worker or "unknown", by=by)
         feed = self._desk.probes

@@ -24,14 +24,15 @@ that fusion demands from another channel covers.
 The anchor is the worker's learned one, else a safe guess. What the guess costs: from acceptance .7 to .1 at
 k = 3, 18 steps (onset at 0) to 30 with a = .7, but 75 to 130 with .35: a short answer ends first. What it
 buys: healthy requests whose mean acceptance varies keep the promised false-alarm rate. Growth of one token a
-step is evidence only where a model drafts or the learned anchor is high; n-gram drafts come and go with the
-text. This channel suspects; it never acts. Cost: 0.25 us a step.
+step is evidence only where a model drafts or something was learned; n-gram drafts come and go with the text.
+An anchor that was learned and is too low, and a draft that fails everybody, make it no data. This channel
+suspects; it never acts. Cost: 0.25 us a step.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, isnan, log, log10
+from math import exp, log, log10
 from typing import ClassVar, Final
 
 from service.core.acceptance import MAX_DRAFTS, MERGED
@@ -95,7 +96,7 @@ class Acceptance:
     """Parameters as they stand in the rule set under `acceptance`."""
 
     safe_anchor: float  # a where nothing was learned
-    floor_min: float  # a learned floor below this does not make other drafters' growth evidence
+    floor_min: float  # a learned anchor below this makes nobody's growth evidence, at it a model's only
     corrupt_rate: float
     clip: float
     report_step: float  # decades: evidence is given out in steps of this size
@@ -119,14 +120,15 @@ class Acceptance:
 
     def _anchor(self, facts: RequestFacts, worker: WorkerFacts) -> tuple[float, ...]:
         """By depth; empty: nothing is known that would make growth evidence."""
+        if worker.draft_fault:
+            return ()
         if worker.anchors is not None:
-            learned = worker.anchors.of(facts.temperature, grammar=facts.wants_json)
-            if learned and (worker.drafter is Drafter.MODEL or learned[0] >= self.floor_min):
-                return tuple(min(anchor, ANCHOR_MAX) for anchor in learned)
-        floor = min(worker.accept_floor, ANCHOR_MAX)
-        if worker.drafter is Drafter.MODEL:
-            return (self.safe_anchor if isnan(floor) else floor,)
-        return (floor,) if floor >= self.floor_min else ()
+            learned = worker.anchors.of(facts.model, facts.temperature, grammar=facts.wants_json)
+            if learned:
+                model = worker.drafter is Drafter.MODEL
+                useful = learned[0] > self.floor_min or (model and learned[0] == self.floor_min)
+                return tuple(min(anchor, ANCHOR_MAX) for anchor in learned) if useful else ()
+        return (self.safe_anchor,) if worker.drafter is Drafter.MODEL else ()
 
 
 def advance(state: AcceptanceState, law: Law, look: Look) -> bool:

@@ -24,9 +24,9 @@ def test_recorded_streams_become_baselines(tmp_path: Path, capsys: pytest.Captur
     said = json.loads(capsys.readouterr().out)
     assert said["streams"] == 120
     assert {row["stratum"] for row in said["strata"]} == {"greedy/free/prose", "warm/free/prose"}
-    anchors = Baselines.load(out.read_bytes()).anchors("m", "http://w", 3)
+    anchors = Baselines.load(out.read_bytes()).anchors("http://w", 3)
     assert anchors is not None
-    assert anchors.of(0.0, grammar=False)
+    assert anchors.of("m", 0.0, grammar=False)
 
 
 def test_a_run_goes_on_from_an_earlier_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

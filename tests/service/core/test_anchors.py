@@ -12,7 +12,15 @@ def test_a_stratum_names_the_heat(temperature: float, name: str) -> None:
 
 
 def test_a_request_is_held_to_the_anchor_of_its_kind() -> None:
-    anchors = Anchors({"greedy/free/prose": (0.6, 0.5), ANY: (0.4,)})
-    assert anchors.of(0.0, grammar=False) == (0.6, 0.5)
-    assert anchors.of(0.0, grammar=True) == (0.4,)
-    assert Anchors({}).of(1.0, grammar=False) == ()
+    anchors = Anchors({("m", "greedy/free/prose"): (0.6, 0.5), ("m", ANY): (0.4,)})
+    assert anchors.of("m", 0.0, grammar=False) == (0.6, 0.5)
+    assert anchors.of("m", 0.0, grammar=True) == (0.4,)
+    assert anchors.of("n", 0.0, grammar=False) == ()
+    assert Anchors({}).of("m", 1.0, grammar=False) == ()
+
+
+def test_what_was_learned_without_a_models_name_holds_for_all_that_have_nothing_better() -> None:
+    anchors = Anchors({("m", "greedy/free/prose"): (0.6,), ("", ANY): (0.3,)})
+    assert anchors.of("m", 0.0, grammar=False) == (0.6,)
+    assert anchors.of("m", 1.0, grammar=False) == (0.3,)
+    assert anchors.of("n", 1.0, grammar=False) == (0.3,)

@@ -7,6 +7,7 @@ from service.core.anchors import ANY
 from service.core.baseline import (
     ANCHOR_MIN,
     ENOUGH,
+    STRATA_MAX,
     WINDOW_STEPS,
     Baselines,
     Key,
@@ -53,36 +54,36 @@ def test_an_anchor_lies_below_what_was_seen_at_every_depth() -> None:
 
 def test_too_little_is_no_baseline() -> None:
     few = ENOUGH * WINDOW_STEPS // 160 - 2
-    assert learned(WARM, (0.9, 0.8, 0.7), few).anchors("m", WORKER, K) is None
+    assert learned(WARM, (0.9, 0.8, 0.7), few).anchors(WORKER, K) is None
 
 
 def test_strata_have_anchors_of_their_own() -> None:
     baselines = learned(GREEDY, (0.95, 0.95, 0.95), 400)
     learned(WARM, (0.6, 0.6, 0.6), 400, baselines)
-    anchors = baselines.anchors("m", WORKER, K)
+    anchors = baselines.anchors(WORKER, K)
     assert anchors is not None
-    assert anchors.of(0.0, grammar=False)[0] > anchors.of(0.8, grammar=False)[0]
-    assert anchors.of(1.5, grammar=True) == anchors.by_stratum[ANY]
+    assert anchors.of("m", 0.0, grammar=False)[0] > anchors.of("m", 0.8, grammar=False)[0]
+    assert anchors.of("m", 1.5, grammar=True) == anchors.by_kind["m", ANY]
 
 
 def test_a_small_sample_shrinks_towards_its_parents() -> None:
     baselines = learned(key_of("m", "http://other", K, 0.8, grammar=False), (0.95, 0.95, 0.95), 400)
     learned(WARM, (0.8, 0.8, 0.8), 25, baselines)
-    anchors = baselines.anchors("m", WORKER, K)
+    anchors = baselines.anchors(WORKER, K)
     alone = anchor(learned(WARM, (0.8, 0.8, 0.8), 400).sheets[WARM], K)
     assert anchors is not None
-    assert anchors.of(0.8, grammar=False)[0] > alone[0]
+    assert anchors.of("m", 0.8, grammar=False)[0] > alone[0]
 
 
 def test_copied_answers_do_not_raise_the_anchor_of_others() -> None:
     copying = key_of("m", WORKER, K, 0.0, grammar=False, copying=True)
     baselines = learned(GREEDY, (0.6, 0.6, 0.6), 400)
-    before = baselines.anchors("m", WORKER, K)
+    before = baselines.anchors(WORKER, K)
     learned(copying, (0.99, 0.99, 0.99), 400, baselines)
-    after = baselines.anchors("m", WORKER, K)
+    after = baselines.anchors(WORKER, K)
     assert before is not None
     assert after is not None
-    assert after.of(0.0, grammar=False)[0] < 1.1 * before.of(0.0, grammar=False)[0]
+    assert after.of("m", 0.0, grammar=False)[0] < 1.1 * before.of("m", 0.0, grammar=False)[0]
 
 
 def test_old_streams_count_less_and_less() -> None:
@@ -92,10 +93,23 @@ def test_old_streams_count_less_and_less() -> None:
 
 def test_nothing_is_learned_of_a_worker_that_an_alert_stands_against() -> None:
     baselines = Baselines()
-    baselines.freeze(WORKER)
+    baselines.freeze([WORKER])
     assert not baselines.learn(WARM, stream(random.Random(2), (0.1, 0.1, 0.1)))
-    baselines.thaw(WORKER)
+    baselines.freeze([])
     assert baselines.learn(WARM, stream(random.Random(2), (0.9, 0.9, 0.9)))
+
+
+def test_names_that_clients_make_up_do_not_grow_the_memory() -> None:
+    baselines = learned(WARM, (0.9, 0.9, 0.9), 3)
+    for number in range(2 * STRATA_MAX):
+        baselines.learn(key_of(f"made up {number}", WORKER, K, 1.0, grammar=False), [(3, 3)] * 16)
+    assert len(baselines.sheets) == STRATA_MAX
+    assert WARM in baselines.sheets
+
+
+def test_a_draft_that_is_hopeless_when_healthy_is_given_no_floor() -> None:
+    found = anchor(learned(WARM, (0.12, 0.1, 0.1), 60).sheets[WARM], K)
+    assert found[0] < ANCHOR_MIN
 
 
 def test_what_is_written_reads_back_the_same() -> None:
@@ -122,8 +136,8 @@ def test_means_alone_give_an_anchor_that_every_depth_shares() -> None:
     baselines = Baselines()
     for _ in range(120):
         baselines.learn_mean(Key("", WORKER, K, "live"), [(20.0, 30.0), (16.0, 25.0)], K)
-    anchors = baselines.anchors("", WORKER, K)
+    anchors = baselines.anchors(WORKER, K)
     assert anchors is not None
-    found = anchors.of(0.7, grammar=False)
+    found = anchors.of("m", 0.7, grammar=False)
     assert found[0] == pytest.approx(found[2], rel=0.01)
     assert 0.4 < found[0] < 0.75

@@ -1,5 +1,5 @@
 from service.core.endings import ENGINE_NAN
-from service.core.events import Delta, Judgement, Kind, Level, Outcome, RequestFacts
+from service.core.events import Delta, Drafter, Judgement, Kind, Level, Outcome, RequestFacts
 from service.core.generation import Generation
 from service.core.groundtruth import Word
 from service.core.loglines import LogKind
@@ -80,3 +80,25 @@ def test_the_estimate_is_reconciled_with_the_engines_own_totals() -> None:
     assert kept._desk.samples["acceptance_error:upper"] == [1.0 - 0.75]
     assert kept._desk.counts["telemetry_streams", "upper"] == 1
     assert kept._desk.coverage.sources == {WORKER.url: "upper"}
+
+
+def refused_everywhere(text: str) -> Record:
+    """Sixty streams of one worker, all their drafts refused, which say this."""
+    shared = desk()
+    shared.fleet.know(WORKER.url, Drafter.MODEL, 4)
+    for _ in range(60):
+        kept = Record("r", RequestFacts("toy", model="m"), RoutePolicy(), shared, 0.0)
+        made = generation()
+        made._note([Delta(text=text, tokens=20), Delta(tokens=20, accepted=2, steps=20)], 0.0)
+        kept.close(Outcome.CLEAN, made, 20, 1.0)
+    return kept
+
+
+def test_where_every_stream_is_refused_and_reads_well_the_draft_is_blamed_once() -> None:
+    kept = refused_everywhere("LOW")
+    assert kept._desk.counts["draft_faults", WORKER.url] == 1
+    assert kept._desk.fleet.worker(WORKER.url).draft_fault
+
+
+def test_where_the_text_is_bad_as_well_nobody_blames_the_draft() -> None:
+    assert ("draft_faults", WORKER.url) not in refused_everywhere("LOW and BAD")._desk.counts

@@ -9,15 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.acceptance import StepCounter
-from service.core.anchors import Anchors
+from service.core.anchors import ANY, Anchors
 from service.core.detectors.acceptance import Acceptance, Law, factors
 from service.core.events import UNKNOWN, Delta, Drafter, Finding, Kind, Look, RequestFacts, Step, WorkerFacts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
-RULE = Acceptance(safe_anchor=0.35, floor_min=0.2, corrupt_rate=0.15, clip=6.0, report_step=0.5)
+RULE = Acceptance(safe_anchor=0.35, floor_min=0.25, corrupt_rate=0.15, clip=6.0, report_step=0.5)
 FACTS = RequestFacts(dialect="test")
 MODEL = WorkerFacts(drafter=Drafter.MODEL, draft_tokens=3)
 K = 3
+
+
+def learned(anchor: float) -> Anchors:
+    """One anchor for every model, kind and depth."""
+    return Anchors({("", ANY): (anchor,)})
 
 
 def draw(rng: random.Random, rate: float) -> Step:
@@ -39,7 +44,7 @@ def evidence(steps: list[Step], worker: WorkerFacts = MODEL, batch: int = 4) -> 
 
 def delay(rate: float, onset: int, anchor: float, rng: random.Random, healthy: float) -> int:
     """Steps after the onset until the evidence reaches a million."""
-    state = RULE.start(FACTS, WorkerFacts(drafter=Drafter.MODEL, accept_floor=anchor))
+    state = RULE.start(FACTS, WorkerFacts(drafter=Drafter.MODEL, anchors=learned(anchor)))
     RULE.look(state, Look(steps=tuple(draw(rng, healthy) for _ in range(onset))))
     for step in range(1, 2000):
         finding = RULE.look(state, Look(steps=(draw(rng, rate),)))
@@ -84,21 +89,35 @@ def test_growth_of_one_is_no_data_where_no_model_drafts(drafter: Drafter) -> Non
     assert evidence([Step(4, 0)] * 500, WorkerFacts(drafter=drafter)) == 0
 
 
-def test_a_learned_floor_makes_any_drafter_evidence() -> None:
-    learned = WorkerFacts(drafter=Drafter.NGRAM, accept_floor=0.3)
-    assert evidence([Step(4, 0)] * 200, learned) > 5
-    assert evidence([Step(4, 0)] * 200, WorkerFacts(drafter=Drafter.NGRAM, accept_floor=0.1)) == 0
+def worker_of(drafter: Drafter, anchor: float, *, fault: bool = False) -> WorkerFacts:
+    return WorkerFacts(drafter=drafter, anchors=learned(anchor), draft_fault=fault)
+
+
+def test_a_learned_anchor_makes_any_drafter_evidence() -> None:
+    refused = [Step(4, 0)] * 200
+    assert evidence(refused, worker_of(Drafter.NGRAM, 0.3)) > 5
+    assert evidence(refused, worker_of(Drafter.NGRAM, 0.25)) == 0
+
+
+def test_the_least_that_calibration_gives_is_evidence_where_a_model_drafts() -> None:
+    refused = [Step(4, 0)] * 200
+    assert evidence(refused, worker_of(Drafter.MODEL, 0.25)) > 5
+    assert evidence(refused, worker_of(Drafter.MODEL, 0.1)) == 0
+
+
+def test_a_draft_that_fails_everybody_is_no_evidence_against_anybody() -> None:
+    assert evidence([Step(4, 0)] * 200, worker_of(Drafter.MODEL, 0.6, fault=True)) == 0
 
 
 def test_a_higher_floor_is_faster() -> None:
     slow = evidence([Step(K, 0)] * 40)
-    fast = evidence([Step(K, 0)] * 40, WorkerFacts(drafter=Drafter.MODEL, accept_floor=0.6))
+    fast = evidence([Step(K, 0)] * 40, WorkerFacts(drafter=Drafter.MODEL, anchors=learned(0.6)))
     assert fast > slow + 3
 
 
 def test_the_onset_is_where_acceptance_fell() -> None:
     rng = random.Random(4)
-    state = RULE.start(FACTS, WorkerFacts(drafter=Drafter.MODEL, accept_floor=0.6))
+    state = RULE.start(FACTS, WorkerFacts(drafter=Drafter.MODEL, anchors=learned(0.6)))
     healthy = tuple(draw(rng, 0.8) for _ in range(100))
     onset = 1 + sum(step.accepted + 1 for step in healthy)
     RULE.look(state, Look(steps=healthy, tokens=onset))
@@ -223,10 +242,10 @@ def test_clean_traces_of_a_real_model_stay_silent() -> None:
 
 
 def test_a_calibrated_anchor_holds_for_its_kind_of_request() -> None:
-    worker = WorkerFacts(drafter=Drafter.MODEL, anchors=Anchors({"warm/free/prose": (0.7, 0.6)}))
-    learned = RULE.start(RequestFacts(dialect="test", temperature=0.8), worker)
+    worker = WorkerFacts(drafter=Drafter.MODEL, anchors=Anchors({("", "warm/free/prose"): (0.7, 0.6)}))
+    covered = RULE.start(RequestFacts(dialect="test", temperature=0.8), worker)
     unknown = RULE.start(RequestFacts(dialect="test", temperature=0.0), worker)
-    assert [state.law.anchor for state in (learned, unknown) if state.law] == [
+    assert [state.law.anchor for state in (covered, unknown) if state.law] == [
         (0.7, 0.6),
         (RULE.safe_anchor,),
     ]
@@ -234,7 +253,7 @@ def test_a_calibrated_anchor_holds_for_its_kind_of_request() -> None:
 
 def test_with_the_horizon_known_a_late_collapse_is_found_sooner() -> None:
     facts = RequestFacts(dialect="test", max_tokens=2000)
-    worker = WorkerFacts(drafter=Drafter.MODEL, accept_floor=0.7)
+    worker = WorkerFacts(drafter=Drafter.MODEL, anchors=learned(0.7))
     found = []
     for asked in (facts, FACTS):
         state = RULE.start(asked, worker)
@@ -245,4 +264,4 @@ def test_with_the_horizon_known_a_late_collapse_is_found_sooner() -> None:
 
 
 def test_an_endless_collapse_does_not_overflow() -> None:
-    assert evidence([Step(K, 0)] * 20_000, WorkerFacts(drafter=Drafter.MODEL, accept_floor=0.7)) <= 280
+    assert evidence([Step(K, 0)] * 20_000, WorkerFacts(drafter=Drafter.MODEL, anchors=learned(0.7))) <= 280

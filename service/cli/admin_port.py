@@ -88,11 +88,17 @@ class AdminPort:
         """Delete one record."""
         self._ask("DELETE", path, {})
 
-    def _ask(self, method: str, path: str, wanted: Mapping[str, str]) -> "httpx.Response":
+    def tell(self, path: str, value: Mapping[str, Any]) -> None:
+        """Post something."""
+        self._ask("POST", path, {}, value)
+
+    def _ask(
+        self, method: str, path: str, wanted: Mapping[str, str], value: Mapping[str, Any] | None = None
+    ) -> "httpx.Response":
         import httpx
 
         try:
-            answer = self._client.request(method, path, params=dict(wanted))
+            answer = self._client.request(method, path, params=dict(wanted), json=value)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unfit(f"{self._url}: no admin port answers there ({type(error).__name__})", FOUND) from None
         if not answer.is_success:

@@ -2,6 +2,7 @@
 
 from cyclopts import App
 
+from service.cli.replay_case import case, watch
 from service.cli.replay_desensitise import desensitise
 from service.cli.replay_import import import_
 from service.cli.replay_judge import judge
@@ -16,6 +17,7 @@ Example: specguard replay plan traffic.trace --out peak.plan --arm idle=1 --arm 
 """
 
 app = App(name="replay", help=HELP)
+app.command(case)
 app.command(desensitise)
 app.command(import_, name="import")
 app.command(judge)
@@ -24,4 +26,5 @@ app.command(plan)
 app.command(report)
 app.command(run)
 app.command(size)
+app.command(watch)
 app.command(worker)

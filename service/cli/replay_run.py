@@ -228,7 +228,7 @@ def exit_code(summary: "Summary") -> int:
 
 
 def _carried_out(plan: Path, out: Path, wishes: RunWishes, options: "Options", *, json_output: bool) -> int:
-    summary = _run(plan, out, wishes, options)
+    summary = to_the_end(plan, out, wishes, options)
     if json_output:
         print_json(_told(summary))
     else:
@@ -237,7 +237,8 @@ def _carried_out(plan: Path, out: Path, wishes: RunWishes, options: "Options", *
     return exit_code(summary)
 
 
-def _run(plan: Path, out: Path, wishes: RunWishes, options: "Options") -> "Summary":
+def to_the_end(plan: Path, out: Path, wishes: RunWishes, options: "Options") -> "Summary":
+    """Run, with progress for people; raises Unfit for what could not be begun."""
     import uvloop
 
     from replay.calibrate import CalibrationError

@@ -2,7 +2,8 @@
 
 Its acceptance is near one and its repetitions are the prompt's own. The share of the answer's words that lie
 in runs of eight which the prompt holds, at positions that advance: a loop comes back to the same position and
-is none of that. Cost: 1 us a word, once an answer.
+is none of that. Cost: 1 us a word; a guard asks when a verdict is about to be given, and not again before
+`AGAIN_BYTES` more have come.
 """
 
 import re
@@ -14,6 +15,36 @@ GRAM: Final = 8
 
 COPIES: Final = 0.6
 """Share from which an answer counts as copied (reference: detection.md 4)."""
+
+
+PROMPT_CHARS: Final = 65_536
+"""Of a long prompt the newest part is read: 15 ms at worst."""
+
+NEWEST_BYTES: Final = 2048
+"""Of the answer so much is looked for in the prompt; a loop that began before that is no copy."""
+
+AGAIN_BYTES: Final = 2048
+
+
+class CopyGuard:
+    """Whether what an answer says now is copied: asked by a detector that is about to act on repetition."""
+
+    __slots__ = ("_found_at",)
+
+    def __init__(self) -> None:
+        self._found_at = -AGAIN_BYTES  # bytes of the answer when it was last found to copy
+
+    def excuses(self, prompt: str, tail: bytes | bytearray, at: int) -> bool:
+        """`tail` is the answer up to its byte `at`."""
+        if not prompt:
+            return False
+        if at - self._found_at < AGAIN_BYTES:
+            return True
+        newest = bytes(tail[-NEWEST_BYTES:]).decode("utf-8", "ignore")
+        if not is_copy(prompt[-PROMPT_CHARS:], newest):
+            return False
+        self._found_at = at
+        return True
 
 
 def share(prompt: str, answer: str) -> float:

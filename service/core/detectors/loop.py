@@ -26,6 +26,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from service.core.copying import CopyGuard
 from service.core.detectors.units import Unit, asked, classify, digest
 from service.core.events import UNKNOWN, Channel, Finding, Kind, Look, RequestFacts, WorkerFacts
 
@@ -103,11 +104,12 @@ class Run:
 class LoopState:
     """Where one choice stands."""
 
-    __slots__ = ("facts", "fenced", "run", "said", "seen", "tokens")
+    __slots__ = ("copies", "facts", "fenced", "run", "said", "seen", "tokens")
 
     def __init__(self, facts: RequestFacts) -> None:
         self.facts = facts
         self.run = Run()
+        self.copies = CopyGuard()
         self.fenced = False
         self.seen = 0  # bytes of the stream so far
         self.tokens = 0  # the engine's, at the last look; 0 while unknown
@@ -287,6 +289,9 @@ class Loop:
             unit_text(text, len(text), period), self.letters_min, self.code_max, self.chant_distinct
         )
         strength = self._counted(state, unit, copies, tail) if unit.kind != "filler" else 0.0
+        acts = strength >= self.acts_log10 > state.said
+        if acts and state.copies.excuses(state.facts.prompt, tail, state.run.at):
+            return None
         return self._say(state, unit, strength, token)
 
     def _counted(self, state: LoopState, unit: Unit, copies: float, tail: bytes | bytearray) -> float:

@@ -1,6 +1,6 @@
 import pytest
 
-from service.core.copying import is_copy, share
+from service.core.copying import AGAIN_BYTES, CopyGuard, is_copy, share
 from tests.service.core.detectors.texts import CHINESE, CODE, prose
 
 
@@ -25,3 +25,13 @@ def test_too_little_to_compare_is_none(prompt: str, answer: str) -> None:
 
 def test_chinese_is_compared_character_by_character() -> None:
     assert is_copy("校对：" + CHINESE, CHINESE)
+
+
+def test_the_guard_asks_again_once_more_has_been_said() -> None:
+    guard, source = CopyGuard(), prose(3, 400)
+    copied = source[:2000].encode()
+    assert guard.excuses(source, copied, 2000)
+    own = copied + prose(4, 400).encode()
+    assert guard.excuses(source, own, 2000 + AGAIN_BYTES - 1)
+    assert not guard.excuses(source, own, 2000 + AGAIN_BYTES)
+    assert not CopyGuard().excuses("", copied, 2000)

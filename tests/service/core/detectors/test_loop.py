@@ -156,6 +156,13 @@ def test_a_counter_before_the_same_prose_is_a_loop(label: str) -> None:
     assert judged(text).kind is Kind.REPETITION
 
 
+def test_numbered_rows_that_the_prompt_holds_may_be_copied() -> None:
+    rows = "".join(f"Attempt {n:02d}:{COUNTED}\n" for n in range(1, 40))
+    ask = "Put this log in order and keep every row:\n"
+    assert judged(rows, prompt=ask + rows).level < Level.CORRUPT
+    assert judged(rows, prompt=ask + prose(26, 400)).kind is Kind.REPETITION
+
+
 def test_counters_are_found_as_soon_as_exact_loops() -> None:
     before = prose(25, 60) + "\n"
     copies = [f"Attempt {n:02d}:{COUNTED}\n" for n in range(12)]

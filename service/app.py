@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -25,11 +25,13 @@ import uvloop
 from pydantic import SecretStr
 
 from service.config import RuleSet, Settings
+from service.core.cache_watch import CacheWatch
 from service.core.desk import Desk
 from service.core.events import Policy
 from service.core.governor import Governor
 from service.edges.admin import AdminServer, listener
 from service.edges.api import Admin, create_app
+from service.edges.cache_reader import CacheReader
 from service.edges.dataplane import DataPlane
 from service.edges.explaining import Explaining
 from service.edges.health import Health
@@ -75,6 +77,7 @@ class Sidecar:
     store: Store
     records: Records
     board: LiveBoard
+    cache: CacheWatch = field(default_factory=CacheWatch)
 
     def admin_app(self) -> Any:  # noqa: ANN401 - an ASGI app
         return create_app(
@@ -85,6 +88,7 @@ class Sidecar:
                 self.store,
                 self.board,
                 self.desk.watch,
+                self.cache,
                 admin_token=_revealed(self.settings.admin_token),
                 metrics_token=_revealed(self.settings.metrics_token),
             )
@@ -139,7 +143,10 @@ async def serve(sidecar: Sidecar, started: Started) -> None:
         _bound("admin", settings.admin_host, settings.admin_port) as private,
     ):
         admin = AdminServer(
-            sidecar.admin_app(), private, lambda: watch_router(settings.router, sidecar.health)
+            sidecar.admin_app(),
+            private,
+            lambda: watch_router(settings.router, sidecar.health),
+            CacheReader(sidecar.desk.watch.turns, sidecar.cache, sidecar.metrics).run,
         )
         sidecar.store.start()
         admin.start()

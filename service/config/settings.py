@@ -105,7 +105,7 @@ class ProvenanceSettings(Strict):
     tenant_header: str = "authorization"
     """Request header that tells tenants apart; only a salted hash is kept."""
     session_header: str = "x-session-id"
-    """Request header by which a client names its session, if it does."""
+    """Request header by which a client names its session, if it does; used with the index off, too."""
 
 
 class WorkerHint(Strict):

@@ -96,6 +96,7 @@ class RequestFacts(msgspec.Struct, frozen=True):
     preamble_chars: int = 0  # of `prompt`, in front: system messages, which many sessions have in common
     tools_chars: int = 0  # of `prompt`, at its end: the tools that may be called
     sealed: bool = False  # the model reads more than `prompt` shows: images, token ids
+    session: str = ""  # as the client names it in a header; "" for unnamed
     origin: Origin | None = None  # the request in the index of who said what; None where there is none
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@
     generations that are over                          -> fleet_rates: who gives more bad answers than peers?
     what engines said of themselves                    -> groundtruth, as it was counted
     counters of trouble that moved                     -> sums of the last ten minutes, for hints
+    turns of sessions                                  -> passed on to the cache watch
 
 A worker is suspect for reasons, each a word of `Reason`. Nothing here acts on a stream. Without a reason a
 worker has no evidence against it, and is not called healthy: telemetry of a slot that holds another
@@ -20,10 +21,12 @@ from typing import Final
 
 import msgspec
 
+from service.core.cache_watch import SessionTurn
 from service.core.changes import Changes
-from service.core.events import Attempt, WorkerFacts
+from service.core.events import Attempt, Level, RequestFacts, WorkerFacts
 from service.core.fleet_acceptance import Acceptance, AcceptanceView, State
 from service.core.fleet_rates import Rate, Rates
+from service.core.turns import Turns
 
 LOOK_S: Final = 15.0
 SAMPLE_STEPS: Final = 200
@@ -105,7 +108,7 @@ class FleetWatch:
 
     __slots__ = (
         "_looked_at", "_moves", "_rates", "_relearn", "_scraped", "_scraped_at", "_steps", "_streams",
-        "_stuck", "changes", "view",
+        "_stuck", "changes", "turns", "view",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -119,14 +122,18 @@ class FleetWatch:
         self._relearn: deque[str] = deque(maxlen=WORKERS_MAX)
         self._looked_at = float("-inf")
         self.changes = Changes()
+        self.turns = Turns()
         self.view = FleetView()
 
     def __repr__(self) -> str:
         return f"<FleetWatch {len(self.view.workers)} workers, {self._rates!r}>"
 
-    def over(self, attempt: Attempt, model: str, route: str, now: float) -> None:
+    def over(self, attempt: Attempt, facts: RequestFacts, route: str, now: float) -> None:
         """A generation is over."""
+        model = facts.model
         self._rates.over(attempt, model, route, now)
+        if attempt.judgement.level is Level.CLEAN:
+            self.turns.offer(_turn(attempt, facts, now))
         if not attempt.worker or attempt.steps <= 0 or not isfinite(attempt.accept_length):
             return
         sums = self._steps.get(attempt.worker)
@@ -249,6 +256,19 @@ class FleetWatch:
         for known in (self._stuck, self._steps, self._scraped_at):
             for gone in known.keys() - set(workers):
                 del known[gone]
+
+
+def _turn(attempt: Attempt, facts: RequestFacts, now: float) -> SessionTurn:
+    return SessionTurn(
+        prompt=facts.prompt,
+        model=facts.model,
+        cached=attempt.cached,
+        at=now,
+        worker=attempt.worker,
+        session=facts.session,
+        preamble_chars=facts.preamble_chars,
+        tools_chars=facts.tools_chars,
+    )
 
 
 _OF_WORKERS: Final = frozenset({"worker", "prefill"})

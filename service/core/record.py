@@ -82,7 +82,7 @@ class Record:
             for kind, error in generation.inspector.errors():
                 desk.sample(f"acceptance_error:{kind}", error)
             desk.coverage.over(attempt.worker, attempt.telemetry)
-            desk.watch.over(attempt, self._facts.model, self._route.name, generation.heard_at)
+            desk.watch.over(attempt, self._facts, self._route.name, generation.heard_at)
             self._blame_draft(attempt)
             desk.count("telemetry_streams", attempt.telemetry)
         if attempt.steps:

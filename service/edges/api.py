@@ -20,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from service.config.settings import is_loopback
+from service.core.cache_watch import CacheWatch
 from service.core.changes import WHAT_CHARS
 from service.core.fleet_watch import FleetWatch
 from service.edges import replays
@@ -51,6 +52,7 @@ class Admin:
     store: Store
     board: LiveBoard
     watch: FleetWatch = field(default_factory=FleetWatch)
+    cache: CacheWatch = field(default_factory=CacheWatch)
     admin_token: str | None = None
     metrics_token: str | None = None
 
@@ -150,6 +152,7 @@ def _guarded_paths(admin: Admin) -> APIRouter:
     _case_paths(router, admin)
     replays.add_paths(router, admin)
     _fleet_paths(router, admin.watch)
+    _cache_path(router, admin.cache)
 
     @router.get("/streams")
     async def streams() -> StreamingResponse:
@@ -241,6 +244,14 @@ def _fleet_paths(router: APIRouter, watch: FleetWatch) -> None:
         """Say that something was changed now: incidents near it are held against it."""
         watch.changes.tell(monotonic(), what, worker)
         return {"noted": what}
+
+
+def _cache_path(router: APIRouter, cache: CacheWatch) -> None:
+    @router.get("/cache")
+    async def findings() -> Response:
+        """Turns that missed their prefix or whose prompts drifted, newest first."""
+        told = {"counts": cache.counts, "findings": [*reversed(cache.findings)]}
+        return Response(msgspec.json.encode(told), media_type="application/json")
 
 
 def _filters(request: Request, known: tuple[str, ...], others: set[str]) -> dict[str, str]:

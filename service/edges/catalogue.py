@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from service.core.cache_watch import CacheKind
 from service.core.coverage import HOW
 from service.core.events import Drafter, Guilty, Kind, Level, Outcome, Policy
 from service.core.fleet_rates import DIMENSIONS
@@ -51,6 +52,7 @@ PROBE_LOSSES: Final = (
     "untaken",
     "receive_errors",
 )
+CACHE_TURNS: Final = ("first", "continued", "untold", "skipped")
 SOURCES: Final = ("metrics", "streams")
 CASE_RESULTS: Final = ("saved", "dropped", "failed", "skipped")
 REPLAY_VERDICTS: Final = (
@@ -161,9 +163,22 @@ def _around_streams() -> tuple[Family, ...]:
             {"worker": ()},
         ),
         Family("replays", "Cases replayed, by what it showed.", {"verdict": REPLAY_VERDICTS}),
+        *_cache(),
         Family("store_errors", "Failed attempts to write to the store; each is tried again."),
         Family("samples_dropped", "Histogram observations lost between two flushes."),
         Family("unknown_counts", "Counts under a name this catalogue lacks: a defect of ours."),
+    )
+
+
+def _cache() -> tuple[Family, ...]:
+    """Sessions and the prefix cache."""
+    return (
+        Family("cache_turns", "Turns of sessions, by what could be said of them.", {"result": CACHE_TURNS}),
+        Family(
+            "cache_findings",
+            "Turns that missed what they should have found cached, or whose prompt's own bytes had drifted.",
+            {"kind": [*CacheKind]},
+        ),
     )
 
 

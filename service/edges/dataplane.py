@@ -81,6 +81,7 @@ class DataPlane:
             routes=settings.route_table(),
             limits=settings.limits,
             timeouts=settings.timeouts,
+            session_header=settings.provenance.session_header,
         )
         reading = (self.origins.tick,) if self.origins is not None else ()
         self.ticker = Ticker(*reading, self.telemetry.tick, on_tick)

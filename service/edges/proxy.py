@@ -14,6 +14,8 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from service.config.routes import RouteTable
 from service.config.settings import Limits, Timeouts
 from service.core.dialects.protocol import BadRequest, Dialect
@@ -70,8 +72,10 @@ class Proxy:
         routes: RouteTable,
         limits: Limits,
         timeouts: Timeouts,
+        session_header: str = "x-session-id",
     ) -> None:
         self.means = means
+        self._session = session_header.lower().encode()
         self._dialects = dialects
         self._routes = routes
         self._limits = limits
@@ -168,6 +172,8 @@ class Proxy:
         if inspected is None:
             return Relay(self.means, send, request)
         facts, dialect, route = inspected
+        if session := value_of(request.headers, self._session):
+            facts = msgspec.structs.replace(facts, session=session.decode("latin-1"))
         return Guard(self.means, send, request, facts=facts, dialect=dialect, route=route)
 
     def _inspect(self, scope: Mapping[str, Any], request: Request) -> Inspected | None:

@@ -4,9 +4,20 @@ from collections.abc import Mapping
 
 import msgspec
 
-from service.core.events import CLEAN, Attempt, Drafter, Judgement, Kind, Level, WorkerFacts
+from service.core.events import (
+    CLEAN,
+    Attempt,
+    Cached,
+    Drafter,
+    Judgement,
+    Kind,
+    Level,
+    RequestFacts,
+    WorkerFacts,
+)
 from service.core.fleet_watch import LOOK_S, STUCK_S, TROUBLE_S, FleetView, FleetWatch, Gauge, Reason
 
+ASKED = RequestFacts("openai_chat", "m")
 BAD = Judgement(Level.CORRUPT, Kind.GARBLED, "garble", 9.0)
 WORKERS = tuple(WorkerFacts(url, Drafter.MODEL, 4) for url in ("d1", "d2", "d3"))
 
@@ -57,7 +68,7 @@ def test_streams_alone_tell_it_where_no_worker_can_be_scraped() -> None:
             for url in ("d1", "d2", "d3"):
                 mine = length if url == "d1" else 3.0
                 shift.watch.over(
-                    Attempt("r", url, 200, steps=250, accept_length=mine), "m", "default", shift.now
+                    Attempt("r", url, 200, steps=250, accept_length=mine), ASKED, "default", shift.now
                 )
             shift.watch.look(shift.now, WORKERS, {})
     assert shift.suspects() == {"d1": (Reason.ACCEPTANCE,)}
@@ -68,7 +79,7 @@ def test_a_worker_with_more_bad_answers_than_its_peers_is_suspect() -> None:
     for number in range(300):
         for url in ("d1", "d2", "d3"):
             judgement = BAD if url == "d2" and number < 15 else CLEAN
-            shift.watch.over(Attempt("r", url, 200, judgement), "m", "default", 1.0)
+            shift.watch.over(Attempt("r", url, 200, judgement), ASKED, "default", 1.0)
     shift.pass_by(1, {})
     assert shift.suspects() == {"d2": (Reason.CORRUPTION,)}
     assert {rate.value for rate in shift.watch.view.suspect_groups()} == {"d2"}
@@ -156,3 +167,15 @@ def test_a_worker_can_be_learned_anew() -> None:
     shift.pass_by(40, {"d1": 1.5})
     assert shift.suspects() == {}
     assert not shift.watch.relearn("nobody")
+
+
+def test_a_clean_turn_is_passed_on_to_the_cache_watch_and_a_bad_one_is_not() -> None:
+    watch = FleetWatch()
+    asked = RequestFacts(
+        "openai_chat", "m", prompt="x" * 10_000, session="s", preamble_chars=5, tools_chars=7
+    )
+    watch.over(Attempt("r", "d1", 200, BAD), asked, "default", 1.0)
+    watch.over(Attempt("r", "d2", 200, cached=Cached(2_500, 2_000)), asked, "default", 2.0)
+    (turn,) = watch.turns.take()
+    assert (turn.worker, turn.session, turn.preamble_chars, turn.tools_chars) == ("d2", "s", 5, 7)
+    assert (turn.cached.tokens, turn.at) == (2_000, 2.0)

@@ -15,7 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.config.settings import Retention
-from service.core.events import Hint, WorkerFacts
+from service.core.cache_watch import SessionTurn
+from service.core.events import Cached, Hint, WorkerFacts
 from service.core.fleet_watch import LOOK_S, Gauge
 from service.edges.admin import AdminServer, listener
 from service.edges.api import Admin, create_app
@@ -95,6 +96,7 @@ async def test_metrics_are_open_unless_they_have_a_token(admin: Admin) -> None:
         "/api/streams",
         "/api/workers",
         "/api/changes",
+        "/api/cache",
     ],
 )
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic right", "Bearer rightx", "Bearer ä"])
@@ -295,3 +297,16 @@ async def test_a_change_can_be_told_and_is_kept_with_its_age(admin: Admin) -> No
         assert 0 <= told["age_s"] < 60
         assert (await http.post("/api/changes", params={"what": ""})).status_code == 400
         assert (await http.post("/api/changes", params={"what": "x" * 1000})).status_code == 400
+
+
+async def test_turns_that_missed_their_prefix_are_told_without_a_word_of_them(admin: Admin) -> None:
+    prompt = " ".join(f"secret{number}" for number in range(3_000))
+    for at in (1.0, 5.0):
+        admin.cache.read(SessionTurn(prompt, "m", Cached(9_000, 0), at, "http://d1", "my-session"))
+    async with client(admin) as http:
+        answer = await http.get("/api/cache")
+    assert "secret" not in answer.text
+    assert "my-session" not in answer.text
+    (finding,) = answer.json()["findings"]
+    assert (finding["kind"], finding["age_s"], finding["cached_tokens"]) == ("zero_hit", 4.0, 0)
+    assert answer.json()["counts"]["continued"] == 1

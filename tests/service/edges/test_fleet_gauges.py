@@ -1,10 +1,11 @@
 """What the fleet's judgement looks like to a scrape."""
 
-from service.core.events import CLEAN, Attempt, Judgement, Kind, Level, WorkerFacts
+from service.core.events import CLEAN, Attempt, Judgement, Kind, Level, RequestFacts, WorkerFacts
 from service.core.fleet_watch import LOOK_S, FleetWatch, Gauge
 from service.edges.fleet_gauges import FleetGauges
 from service.edges.metrics import Metrics
 
+ASKED = RequestFacts("openai_chat", "m")
 BAD = Judgement(Level.CORRUPT, Kind.GARBLED, "garble", 9.0)
 
 
@@ -56,7 +57,7 @@ def test_groups_are_counted_by_dimension() -> None:
     for number in range(300):
         for url in ("http://d1", "http://d2"):
             bad = url == "http://d1" and number < 40
-            seen.watch.over(Attempt("r", url, 200, BAD if bad else CLEAN), "m", "default", 1.0)
+            seen.watch.over(Attempt("r", url, 200, BAD if bad else CLEAN), ASKED, "default", 1.0)
     seen.pass_by(1, 3.0)
     assert seen.value("suspect_groups", dimension="worker") == 1
     assert seen.value("suspect_groups", dimension="route") == 0

@@ -80,10 +80,20 @@ bench-path: setup ## CPU of a chunk's path inside the core, part by part: feed, 
 bench-detectors: setup ## CPU a token of all detectors
 	.venv/bin/python -m replay.bench.detectors $(ARGS)
 
+# What bench-replay is measured against, each in an environment of its own; only SGLang's one extension is used.
+.venv-bench-%/.ready: requirements/bench-%.txt .venv/.locked
+	$(PYTHON) -m venv .venv-bench-$*
+	.venv-bench-$*/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes \
+	  -r requirements/bench-$*.txt
+	@touch $@
+
+bench-replay: setup .venv-bench-sglang/.ready .venv-bench-aiperf/.ready .venv-bench-guidellm/.ready ## CPU a request of the load client beside three others (7 GB the first time)
+	.venv/bin/python -m replay.bench.client $(ARGS)
+
 lock: ## compile requirements/*.txt anew
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip --disable-pip-version-check --quiet install "uv>=0.13,<1"
-	for name in runtime dev router lab-mooncake; do \
-	  .venv-lock/bin/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
-	    --no-emit-index-url --no-emit-find-links requirements/$$name.in -o requirements/$$name.txt || exit 1; \
+	for name in runtime dev router lab-mooncake bench-aiperf bench-guidellm "bench-sglang --no-deps"; do \
+	  set -- $$name; .venv-lock/bin/uv pip compile $$2 --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --no-emit-find-links requirements/$$1.in -o requirements/$$1.txt || exit 1; \
 	done

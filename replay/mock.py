@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import sys
+from itertools import cycle, islice
 from typing import Final, cast
 
 import uvloop
@@ -18,6 +19,13 @@ import uvloop
 HOST: Final = "127.0.0.1"
 CHUNKS: Final = 64
 PACE_MS: Final = 15.0
+PROSE: Final = (
+    "the seven engineers read a long report about memory pages that were handed from one worker to another"
+    " before the fence had been raised and so the answer was wrong for an hour until somebody looked at the"
+    " numbers and saw that only busy hours had trouble which is what load does to a race in code that nobody"
+    " wrote down "
+)
+"""A chunk a word: what detectors read as prose."""
 HEAD: Final = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -42,7 +50,7 @@ class Mock:
     """What all connections share."""
 
     def __init__(self, chunks: int = CHUNKS, pace_ms: float = PACE_MS) -> None:
-        words = [f"w{number:02d} " for number in range(chunks)]
+        words = [f"{word} " for word in islice(cycle(PROSE.split()), chunks)]
         self.pace_s = pace_ms / 1e3
         self.requests = 0
         self._chat = Script(

@@ -168,7 +168,7 @@ async def test_tls_is_spoken() -> None:
     async def check(client: Transport) -> None:
         for _ in range(2):
             call = await ask(client)
-            assert (call.ending, call.answer.text) == ("complete", "w00 w01 w02 ")
+            assert (call.ending, call.answer.text) == ("complete", "the seven engineers ")
 
     await over_tls(lambda url: RawClient(target_of(url), authorities=str(TLS / "cert.pem")), check)
 

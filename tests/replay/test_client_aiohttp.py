@@ -86,4 +86,4 @@ async def test_a_plan_runs_over_it(tmp_path: Path) -> None:
             plan, out, options(url), transport=lambda wishes: AiohttpClient(target_of(wishes.target))
         )
     assert (summary.by_ending, mock.requests) == ({"complete": 10}, 10)
-    assert {one.text for one in by_id(out).values()} == {"w00 w01 w02 w03 "}
+    assert {one.text for one in by_id(out).values()} == {"the seven engineers read "}

@@ -35,11 +35,11 @@ async def test_chunks_come_to_the_clock() -> None:
         assert 0.045 < monotonic() - started < 5
     chunks = [json.loads(event) for event in events[:-1]]
     assert [one["choices"][0]["delta"]["content"] for one in chunks[:5]] == [
-        "w00 ",
-        "w01 ",
-        "w02 ",
-        "w03 ",
-        "w04 ",
+        "the ",
+        "seven ",
+        "engineers ",
+        "read ",
+        "a ",
     ]
     assert chunks[5]["choices"][0]["finish_reason"] == "stop"
     assert chunks[6]["usage"]["completion_tokens"] == 5
@@ -49,7 +49,7 @@ async def test_chunks_come_to_the_clock() -> None:
 async def test_plain_completions_have_text() -> None:
     async with mocking(Mock(chunks=2, pace_ms=0)) as port:
         events = await ask(port, b"/v1/completions")
-    assert [json.loads(event)["choices"][0]["text"] for event in events[:2]] == ["w00 ", "w01 "]
+    assert [json.loads(event)["choices"][0]["text"] for event in events[:2]] == ["the ", "seven "]
 
 
 async def test_it_counts_what_came() -> None:

@@ -29,7 +29,7 @@ async def test_every_send_goes_out_at_its_time_and_comes_back_whole(tmp_path: Pa
     found = by_id(out)
     assert (summary.sent, summary.ended, summary.failures, summary.left) == (20, 20, 0, 0)
     assert (summary.stopped, summary.by_ending, mock.requests) == (None, {"complete": 20}, 20)
-    assert {one.text for one in found.values()} == {"w00 w01 w02 w03 "}
+    assert {one.text for one in found.values()} == {"the seven engineers read "}
     for number in range(20):
         one = found[f"r{number}"]
         assert one.scheduled_s == pytest.approx(number * 0.02)

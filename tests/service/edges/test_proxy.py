@@ -368,9 +368,9 @@ async def test_each_request_hears_the_time_at_a_beat_of_its_own() -> None:
 async def test_a_session_is_known_by_the_header_that_names_it(
     headers: tuple[bytes, ...], session: str
 ) -> None:
-    long = {"messages": [{"role": "user", "content": "word " * 2_000}]}
+    long = body(messages=[{"role": "user", "content": "word " * 2_000}])
     async with guarded(HELLO) as port:
-        await port.ask(body(**long), *headers)
+        await port.ask(long, *headers)
         await port.settled()
         (turn,) = port.desk.watch.turns.take()
     assert turn.session == session

@@ -130,3 +130,12 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
         "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]])
         for line in lines
     )
+
+
+def hint_lines(record: Mapping[str, Any], *, width: int) -> list[str]:
+    """What may have caused it, the likeliest first, each with its next step."""
+    lines = []
+    for hint in record.get("hints") or ():
+        lines.append(f"{hint['strength']:<{width}}{hint['cause']}: {'; '.join(hint['evidence'])}")
+        lines.append(f"{'':<{width}}next: {hint['next_step']}")
+    return lines

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from service.cli.admin_port import AdminPort, Count, Where, identifier, table
+from service.cli.admin_port import AdminPort, Count, Where, hint_lines, identifier, table
 from service.cli.exits import DONE, FOUND, Unfit
 from service.cli.options import JsonFlag, print_json, print_line
 
 app = App(name="cases", help="Bad cases that a sidecar kept: list, show, export, delete.")
 
 HERE: Final = Where()
-HEAD: Final = ("at", "kind", "capture", "bytes", "rid", "id")
+HEAD: Final = ("at", "kind", "capture", "bytes", "replay", "rid", "id")
 
 TextFree = Annotated[
     bool, Parameter(help="Without text: lengths and salted block hashes, which keep who shares a prefix.")
@@ -44,7 +44,7 @@ def list_cases(
     kind
         Only this kind: garbled, repetition, rare_char, crosstalk, truncated, silent.
     rid
-        Only the case of this request.
+        Only the case of this request, by its own id or that of any attempt.
     capture
         Only cases kept in this mode: off, hashes, full.
     """
@@ -53,7 +53,7 @@ def list_cases(
     if json_output:
         print_json(found)
     else:
-        rows = [(c["at"], c["kind"], c["capture"], str(c["size_bytes"]), c["rid"], c["id"]) for c in found]
+        rows = [_row(case) for case in found]
         print_line(table(HEAD, rows) if rows else "no cases")
     return DONE
 
@@ -148,6 +148,13 @@ def delete(*cases: str, where: Where = HERE, json_output: JsonFlag = False) -> i
     return DONE
 
 
+def _row(case: dict[str, Any]) -> tuple[str, ...]:
+    replay = case.get("replay") or "none yet"
+    return (
+        case["at"], case["kind"], case["capture"], str(case["size_bytes"]), replay, case["rid"], case["id"]
+    )  # fmt: skip
+
+
 def _bundle(port: AdminPort, case: str, *, text_free: bool) -> bytes:
     """The bytes of a bundle; those of a whole one must hash to its id."""
     bundle = port.one(f"/api/cases/{identifier(case)}", **({"text_free": "true"} if text_free else {}))
@@ -179,7 +186,7 @@ def _told(case: dict[str, Any]) -> list[str]:
         ("kept", case["capture"]),
         *((f"attempt {place}", _attempt(one)) for place, one in enumerate(case["attempts"], 1)),
     )
-    return [f"{name:<12}{value}" for name, value in said]
+    return [f"{name:<12}{value}" for name, value in said] + hint_lines(case, width=12)
 
 
 def _attempt(attempt: dict[str, Any]) -> str:

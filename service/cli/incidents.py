@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from cyclopts import App
 
-from service.cli.admin_port import AdminPort, Count, Where, identifier, table
+from service.cli.admin_port import AdminPort, Count, Where, hint_lines, identifier, table
 from service.cli.exits import DONE
 from service.cli.options import JsonFlag, print_json, print_line
 
@@ -43,7 +43,7 @@ def list_incidents(
     outcome
         Only this outcome: recovered, marked, failed, ...
     rid
-        Only the incidents of this request.
+        Only the incidents of this request, by its own id or that of any attempt.
     """
     wanted = {"kind": kind, "level": level, "outcome": outcome, "rid": rid}
     with AdminPort(where) as port:
@@ -85,15 +85,18 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _told(one: dict[str, Any]) -> list[str]:
-    """An incident in lines for a reader: every field that says something, then the attempts."""
-    fields = [
-        f"{key:<22}{value}" for key, value in one.items() if key != "attempts" and value not in {None, ""}
-    ]
-    return fields + [
-        f"attempt {attempt['ordinal']:<14}{attempt['worker']}: {attempt['level']} {attempt['kind']},"
-        f" {_count(attempt['tokens'])} tokens, {attempt['ending']}"
-        for attempt in one["attempts"]
-    ]
+    """An incident in lines for a reader: every field that says something, then attempts and hints."""
+    fields = {
+        key: value for key, value in one.items() if isinstance(value, str | int | float) and value != ""
+    }
+    attempts = {f"attempt {attempt['ordinal']}": _attempt(attempt) for attempt in one["attempts"]}
+    lines = [f"{key:<22}{value}" for key, value in (fields | attempts).items()]
+    return lines + hint_lines(one, width=22)
+
+
+def _attempt(attempt: dict[str, Any]) -> str:
+    tokens = _count(attempt["tokens"])
+    return f"{attempt['worker']}: {attempt['level']} {attempt['kind']}, {tokens} tokens, {attempt['ending']}"
 
 
 def _count(value: int | None) -> str:

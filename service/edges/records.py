@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, Table, select, tuple_
+from sqlalchemy import ColumnElement, Select, Table, or_, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -110,9 +110,17 @@ class Records:
         query = select(table).limit(limit)
         for key in known:
             if value := wanted.get(key):
-                value = kept_rid(value, self._salt) if key == "rid" else value
-                query = query.where(table.c[key] == value)
+                named = self._of_request(table, value) if key == "rid" else table.c[key] == value
+                query = query.where(named)
         return query.where(table.c.id < before) if before else query
+
+    def _of_request(self, table: Table, rid: str) -> ColumnElement[bool]:
+        """By the request's id or that of any attempt: what a client sees is the last attempt's."""
+        rid = kept_rid(rid, self._salt)
+        attempted = select(ATTEMPTS.c.incident_id).where(ATTEMPTS.c.rid == rid)
+        if table is CASES:
+            attempted = select(INCIDENTS.c.case_id).where(INCIDENTS.c.id.in_(attempted))
+        return or_(table.c.rid == rid, table.c.id.in_(attempted))
 
     async def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
         if not file_of(self._url).exists():

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from service.config.settings import Capture, Retention
+from service.core.events import Hint
 from service.edges.admin import AdminServer, listener
 from service.edges.api import Admin, create_app
 from service.edges.case import Kept
@@ -22,6 +23,7 @@ from tests.service.edges.kept import Counts, facts, incident
 
 SALT = b"s"
 PROMPT = "Jane Doe asks"
+HINT = Hint("bad_gpu", "possible", 3, ("token 0",), (), "take it out")
 
 
 @dataclass
@@ -35,7 +37,8 @@ class AdminPortRunning:
         """One corrupted request each, written when this returns."""
         for rid in rids:
             body = msgspec.json.encode({"messages": [{"role": "user", "content": f"{PROMPT} {rid}"}]})
-            self.store.keep(incident(rid), Kept(facts(), body, (f"answer to {PROMPT}",)))
+            bad = msgspec.structs.replace(incident(rid), hints=(HINT,))
+            self.store.keep(bad, Kept(facts(), body, (f"answer to {PROMPT}",)))
         self.store.forget(case="nobody").result(10)
 
 

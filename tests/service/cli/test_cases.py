@@ -35,7 +35,7 @@ def test_cases_are_listed_newest_first_and_narrowed(
         assert told(capsys, "cases", "list", "--admin", port.url, "--kind", "garbled") == []
         assert run(["cases", "list", "--admin", port.url]) == DONE
         head, *rows = capsys.readouterr().out.splitlines()
-        assert head.split() == ["at", "kind", "capture", "bytes", "rid", "id"]
+        assert head.split() == ["at", "kind", "capture", "bytes", "replay", "rid", "id"]
         assert len(rows) == 3
 
 
@@ -49,6 +49,7 @@ def test_a_case_is_shown_without_a_word_of_its_text(
         said = capsys.readouterr().out
         assert "corrupt: repetition by loop" in said
         assert "attempt 2   unknown:" in said
+        assert "possible    bad_gpu: token 0" in said
         assert PROMPT not in said
         assert PROMPT in json.dumps(told(capsys, "cases", "show", case, "--admin", port.url))
 

@@ -30,6 +30,7 @@ def test_incidents_are_listed_narrowed_and_shown(tmp_path: Path, capsys: pytest.
         said = capsys.readouterr().out
         assert "attempt 1             http://w:1: corrupt repetition, 120 tokens" in said
         assert row["case_id"] in said
+        assert "possible              bad_gpu: token 0\n                      next: take it out" in said
 
 
 def test_an_incident_that_is_not_there_is_bad_input(

@@ -55,6 +55,7 @@ async def test_pages_follow_each_other_without_gap_or_overlap(records: Records) 
         ({"level": "suspect"}, [JANE]),
         ({"rid": "Jane Doe"}, [JANE]),
         ({"rid": JANE}, [JANE]),
+        ({"rid": "r3-b"}, ["r3"]),
         ({"kind": "repetition", "rid": "r3"}, ["r3"]),
         ({"kind": "garbled"}, []),
         ({"kind": None, "rid": "r1"}, ["r1"]),
@@ -84,6 +85,12 @@ async def test_cases_come_without_their_bundles_and_bundles_by_id(records: Recor
     assert bundle is not None
     assert msgspec.json.decode(bundle)["rid"] == "r4"
     assert await records.bundle("nobody") is None
+
+
+async def test_a_case_is_found_by_the_id_of_any_of_its_attempts(records: Records) -> None:
+    for rid in ("r2", "r2-a", "r2-b"):
+        assert [case["rid"] for case in await records.cases({"rid": rid})] == ["r2"]
+    assert await records.cases({"rid": "r2-c"}) == []
 
 
 async def test_pages_of_cases_of_one_millisecond_neither_lose_nor_repeat_a_row(tmp_path: Path) -> None:

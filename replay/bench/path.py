@@ -113,7 +113,7 @@ class Run:
                     monitor.look(now)
             spent += thread_time() - started
         started = thread_time()
-        for monitor in monitors:
+        for monitor in monitors if looks else ():
             monitor.end(Ending.COMPLETE, now)
         spent += thread_time() - started
         self.findings = sum(len(m.generation.attempt().findings) for m in monitors)

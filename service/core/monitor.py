@@ -72,14 +72,40 @@ class Monitor(Custody):
 
     def feed(self, data: bytes, now: float) -> Sequence[Action]:
         """Bytes of the response body."""
-        generation = self.generation
-        if generation.inspector is None:
+        passed = self.pass_on(data, now)
+        if passed is not None:
+            return (Forward(passed),) if passed else NOTHING
+        if self.generation.inspector is None:
             return self._pass(data)
-        if not generation.streamed:
+        if not self.generation.streamed:
             return self._feed_whole(data, now)
-        if self._waived or not self._route_holds:
-            return self._feed_seen(data, now)
         return self._feed_held(data, now)
+
+    def pass_on(self, data: bytes, now: float) -> bytes | None:
+        """As `feed` where an answer streams and nothing is held, without the wrapping: what goes out at once.
+
+        None where that is not so, and nothing has been done.
+        """
+        generation = self.generation
+        if (
+            (self._route_holds and not self._waived)
+            or generation.inspector is None
+            or not generation.streamed
+        ):
+            return None
+        if generation.cuts:
+            data = generation.put_cut(data, now)
+        else:
+            generation.put(data, now)
+        waiting = len(generation.pending)
+        if waiting >= self._look_events or (waiting and not generation.events_seen):
+            if self.defers:
+                self.look_due = True
+            else:
+                generation.look(now)
+        if data:
+            self.released = self.committed = True
+        return data
 
     def look(self, now: float) -> Sequence[Action]:
         """The look that `feed` called for and put off."""
@@ -139,25 +165,6 @@ class Monitor(Custody):
         """Whether the current upstream should run out unread instead of being closed: the governor's word."""
         seen = self.generation.events_seen > 0
         return self._desk.governor.drains(now, first_item_seen=seen, client_gone=client_gone)
-
-    # --- observe, and what is let through ---
-
-    def _feed_seen(self, data: bytes, now: float) -> Sequence[Action]:
-        generation = self.generation
-        if generation.cuts:
-            data = generation.put_cut(data, now)
-        else:
-            generation.put(data, now)
-        waiting = len(generation.pending)
-        if waiting >= self._look_events or (waiting and not generation.events_seen):
-            if self.defers:
-                self.look_due = True
-            else:
-                generation.look(now)
-        if not data:
-            return NOTHING
-        self.released = self.committed = True
-        return (Forward(data),)
 
     # --- protect and strict ---
 

@@ -6,7 +6,7 @@ head of an attempt is kept back until the monitor releases the first byte, so th
 the attempt it gets and of no other; `x-specguard-attempts` says how many it took where it took several. Where
 nothing is held (`observe`) the head goes at once.
 
-The hot path is `on_data`: one call into the core, one `Forward`, one stepped `send`.
+The hot path is `on_data`: one call into the core, one into the outlet.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import Final
 
+from service.core.custody import NOTHING
 from service.core.dialects.protocol import Dialect, Outgoing
 from service.core.events import (
     Action,
@@ -212,18 +213,19 @@ class Guard(Relay):
         now = monotonic()
         monitor = self.monitor
         try:
-            actions = monitor.feed(data, now)
+            passed = monitor.pass_on(data, now) if self._head_sent else None
+            actions = monitor.feed(data, now) if passed is None else NOTHING
             if monitor.look_due and not self._looking:
                 self._looking = True
                 self._means.looks.add(self._look)
         except Exception as error:  # noqa: BLE001 - a defect of ours must not take the process's other streams
             self.crash(error)
             return
-        if self._head_sent and len(actions) == 1 and type(action := actions[0]) is Forward:
-            self._outlet.body(action.data)
-            return
-        self._data_at = self._data_at or now
-        self._obey(actions, now)
+        if passed is None:
+            self._data_at = self._data_at or now
+            self._obey(actions, now)
+        elif passed:
+            self._outlet.body(passed)
 
     def on_end(self) -> None:
         self._exchange = None

@@ -1,15 +1,19 @@
 """What our own client promises beyond the suite that it shares with the reference."""
 
 import asyncio
+import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.core.events import Ending
-from service.edges.upstream import Limits
-from service.edges.upstream_raw import RawUpstream
+from service.edges.upstream import Limits, ResponseHead, UpstreamError
+from service.edges.upstream_raw import Connection, RawExchange, RawUpstream
 from tests.fakes import OK, POST, Heard, Script, ScriptedUpstream, Stop, answer, ask, stream
 
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+LAST = OK + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
 
 
 async def outcome(*steps: bytes | float | Stop) -> Heard:
@@ -114,3 +118,82 @@ async def test_its_state_can_be_read_from_its_repr() -> None:
         assert repr(exchange) == "<RawExchange body 1 bytes paused>"
         exchange.abort()
         await upstream.close()
+
+
+class Recorder:
+    """A sink without a loop."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.endings: list[str] = []
+
+    def on_head(self, head: ResponseHead) -> None:
+        self.pieces.append(b"")
+
+    def on_data(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+    def on_end(self) -> None:
+        self.endings.append("end")
+
+    def on_error(self, error: UpstreamError) -> None:
+        self.endings.append(error.reason)
+
+
+class Wire(asyncio.Transport):
+    """A transport that goes nowhere."""
+
+    def write(self, data: object) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def fed(*reads: bytes, limits: Limits = Limits()) -> Recorder:  # noqa: B008 - frozen
+    """What a sink hears of these reads."""
+    pool, heard = RawUpstream("http://127.0.0.1:1", limits), Recorder()
+    connection = Connection(pool)
+    connection.connection_made(Wire())
+    exchange = RawExchange(pool, POST, heard)
+    exchange.attach(connection)
+    for read in reads:
+        if connection.exchange is not None:
+            connection.data_received(read)
+    return heard
+
+
+CHUNKS = st.lists(st.binary(min_size=1, max_size=40) | st.just(b"x" * 300), max_size=6)
+
+
+@given(chunks=CHUNKS, cuts=st.lists(st.integers(0, 2000), max_size=8), upper=st.booleans())
+def test_wherever_chunks_are_cut_the_body_is_theirs(
+    chunks: list[bytes], cuts: list[int], upper: bool
+) -> None:
+    size = b"%X" if upper else b"%x"
+    framed = [(size + b"\r\n%b\r\n") % (len(chunk), chunk) for chunk in chunks]
+    wire = LAST + b"".join(framed) + b"0\r\n\r\n"
+    places = sorted({0, len(wire), *(cut for cut in cuts if cut < len(wire))})
+    torn = fed(*[wire[a:b] for a, b in itertools.pairwise(places)])
+    assert (b"".join(torn.pieces), torn.endings) == (b"".join(chunks), ["end"])
+    one_by_one = fed(LAST, *framed, b"0\r\n\r\n")
+    assert (one_by_one.pieces, one_by_one.endings) == ([b"", *chunks], ["end"])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *(b"5\r\nabc\r\n", b"0x3\r\nabc\r\n", b"+3\r\nabc\r\n", b" 3\r\nabc\r\n"),
+        *(b"3\nabc\r\n", b"\r\n\r\n", b"3\r\nabcd\r\n"),
+    ],
+)
+def test_a_read_that_only_looks_like_a_chunk_meets_the_parser(bad: bytes) -> None:
+    heard = fed(LAST, b"3\r\nabc\r\n", bad, b"0\r\n\r\n" * 9)
+    assert b"".join(heard.pieces[:2]) == b"abc"
+    assert heard.endings == ["bad_response"]
+
+
+def test_chunks_in_reads_of_their_own_meet_the_same_cap() -> None:
+    heard = fed(LAST, *[b"4\r\nabcd\r\n"] * 9, limits=Limits(body_bytes=10))
+    assert heard.endings == ["response_too_large"]

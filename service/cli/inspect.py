@@ -133,16 +133,21 @@ class _Lines:
         return self._code
 
 
+PIPED_CHARS: Final = 400
+"""Where no terminal says how wide it is, a row is a line."""
+
+
 class _Table(_Lines):
     """For people: a table at the end, and a line that counts."""
 
     def __init__(self) -> None:
-        from rich.table import Table
+        from rich.table import Column, Table
 
         super().__init__()
         self._rows = 0
         self._found = 0
-        self._table = Table("id", "kind", "score", "detector", "at token", "level", box=None)
+        whole = Column("id", overflow="fold")  # files are told apart by the ends of their names
+        self._table = Table(whole, "kind", "score", "detector", "at token", "level", box=None)
 
     def add(self, judged: Judged) -> None:
         if isinstance(judged, Mistake):
@@ -162,7 +167,8 @@ class _Table(_Lines):
         from rich.console import Console
 
         if self._rows:
-            Console(markup=False, highlight=False).print(self._table)
+            width = None if sys.stdout.isatty() else PIPED_CHARS
+            Console(markup=False, highlight=False, width=width).print(self._table)
         print_line(f"{self._rows} judged, {self._found} corrupted")
         return self._code
 

@@ -131,6 +131,14 @@ def test_people_get_a_table_and_a_count(tmp_path: Path, capsys: pytest.CaptureFi
     assert told.splitlines()[-1] == "2 judged, 1 corrupted"
 
 
+def test_a_long_name_is_whole_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / ("deep" * 30)
+    folder.mkdir()
+    (folder / "one.sse").write_bytes(b"data: [DONE]\n\n")
+    run(["inspect", str(folder / "one.sse")])
+    assert str(folder / "one.sse") in capsys.readouterr().out
+
+
 def test_another_rule_set_judges_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", lines(tmp_path, {"text": LOOP}), "--rules", "no-such-set"]) == BAD_INPUT
     assert "no rule set 'no-such-set'" in capsys.readouterr().err

@@ -5,6 +5,7 @@ into pieces, so that the tail always holds history as well; detectors work on gr
 these cuts nor the grouping of events shows in the kind of a verdict. Cost: 0.5 us an event and 3 us a look.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -23,13 +24,16 @@ PIECE_CHARS: Final = 1024
 GAPS: Final = 9
 """Gaps kept for the median: it follows the stream within five events and costs 100 bytes."""
 
+STEPS_KEPT: Final = 512
+"""Verify steps that a case shows, the last ones: 1,500 tokens, and a slow fall of acceptance in them."""
+
 
 class Choice:
     """Where one answer stands."""
 
     __slots__ = (
         "_calls", "_gap_at", "_gaps", "_last_at", "_prompt_tokens", "_size", "_steps", "_tail",
-        "_text_tokens", "accepted", "chars", "counter", "ended", "findings", "finish", "index",
+        "_text_tokens", "accepted", "chars", "counter", "ended", "findings", "finish", "history", "index",
         "judgement", "states", "tokens", "verified",
     )  # fmt: skip
 
@@ -48,6 +52,7 @@ class Choice:
         self._size = 0  # bytes of text so far
         self._tail = bytearray()
         self._steps: list[Step] = []
+        self.history: deque[Step] = deque(maxlen=STEPS_KEPT)  # those that looks have taken
         self._calls: list[tuple[int, str]] = []  # pieces of tool calls' arguments
         self._prompt_tokens = UNKNOWN
         self._text_tokens = UNKNOWN  # tokens at the last event with text; UNKNOWN where it named none
@@ -114,6 +119,7 @@ class Choice:
         if self._steps:
             steps = tuple(self._steps)
             self._steps.clear()
+            self.history.extend(steps)
         calls: tuple[tuple[int, str], ...] = ()
         if self._calls:
             calls = tuple(self._calls)

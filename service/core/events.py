@@ -315,6 +315,7 @@ class Attempt(msgspec.Struct, frozen=True):
     telemetry: str = "none"  # how well its verify steps are known: exact, gapped, upper or none
     engine_said: tuple[str, ...] = ()  # words of the engine's own checks: `kind`, or `worker:kind`
     cached: Cached = Cached()
+    accepted: tuple[int, ...] = ()  # of the last verify steps, where something stood against it
 
 
 class Hint(msgspec.Struct, frozen=True):

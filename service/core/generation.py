@@ -16,6 +16,7 @@ from service.core.events import (
     Delta,
     Ending,
     Judgement,
+    Level,
     RequestFacts,
     WorkerFacts,
 )
@@ -203,6 +204,7 @@ class Generation:
             prefill=joined.pair.prefill if joined is not None else "",
             telemetry=kind_of(joined, inspector.step_kind),
             cached=self._reader.cached,
+            accepted=inspector.accepted if self.judgement.level is not Level.CLEAN else (),
         )
 
     # --- inside ---

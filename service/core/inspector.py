@@ -71,6 +71,12 @@ class Inspector:
         return next(judged, "")
 
     @property
+    def accepted(self) -> tuple[int, ...]:
+        """Accepted drafts of the judged choice, verify step by step, the last ones."""
+        judged = (choice.history for choice in self._choices if choice.index == self.judgement.choice)
+        return tuple(step.accepted for step in next(judged, ()))
+
+    @property
     def steps(self) -> int:
         """Verify steps: the engine's own count where it gave one."""
         return sum(c.verified if c.verified > 0 else c.counter.steps for c in self._choices)

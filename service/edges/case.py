@@ -179,6 +179,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "tokens": known(attempt.tokens),
         "steps": attempt.steps,
         "accept_length": known_float(attempt.accept_length),
+        "accepted": list(attempt.accepted),
         "telemetry": attempt.telemetry,
         "engine_said": list(attempt.engine_said),
         "cached": {name: known(count) for name, count in msgspec.to_builtins(attempt.cached).items()},

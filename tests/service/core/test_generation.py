@@ -88,6 +88,7 @@ def test_the_probes_steps_are_the_attempts_steps() -> None:
     made.look(0.0)
     attempt = made.attempt()
     assert (attempt.steps, attempt.accept_length, attempt.telemetry) == (3, 1 + 5 / 3, "exact")
+    assert attempt.accepted == ()  # nothing stands against it
 
 
 def test_steps_that_come_after_the_last_event_still_count() -> None:
@@ -140,3 +141,13 @@ def test_held_bytes_count_until_they_are_looked_at_and_torn_events_wait_for_thei
     assert (made.wants_look(8), made.pending_bytes) == (True, len(whole) + len(event("b", 2)))
     assert made.look_held(0.2) == (whole + event("b", 2), 2)
     assert (made.tokens, made.pending_bytes) == (2, 0)
+
+
+def test_an_attempt_with_something_against_it_shows_its_steps() -> None:
+    shared = desk()
+    made = Generation("r", RequestFacts("toy", stream=True), ToyDialect(), PLAIN, 0.0)
+    made.open(200, WORKER, streamed=True, desk=shared, now=0.0)
+    for text, tokens in (("a", 1), ("b", 4), ("BAD", 6), ("c", 7)):
+        made.put(event(text, tokens), 0.0)
+    made.look(0.0)
+    assert made.attempt().accepted == (2, 1)

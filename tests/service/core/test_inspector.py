@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from service.core.choice import PIECE_CHARS, SLACK_BYTES, TAIL_BYTES
+from service.core.choice import PIECE_CHARS, SLACK_BYTES, STEPS_KEPT, TAIL_BYTES
 from service.core.events import (
     UNKNOWN,
     Channel,
@@ -117,6 +117,15 @@ def test_verify_steps_reach_the_look_and_the_incident() -> None:
     guard.finish(2.0, clean=True)
     assert [step.accepted for look in seen.looks for step in look.steps] == [2]
     assert (seen.looks[0].step_kind, guard.steps, guard.accept_length) == (StepKind.UPPER, 2, 2.0)
+    assert guard.accepted == (2,)
+
+
+def test_the_last_steps_are_remembered_and_no_more() -> None:
+    guard = inspector()
+    for place in range(STEPS_KEPT + 50):
+        guard.read([Delta(text="a", tokens=1 + 2 * place)], 0.1 * place)
+    assert guard.accepted == (1,) * STEPS_KEPT
+    assert inspector().accepted == ()
 
 
 def test_the_engines_own_totals_win() -> None:

@@ -116,6 +116,7 @@ def test_what_is_not_known_says_so() -> None:
     assert case["attempts"][1]["worker"] == "unknown"
     assert case["attempts"][1]["accept_length"] is None
     assert case["attempts"][1]["tokens"] is None
+    assert case["attempts"][1]["accepted"] == []
 
 
 def test_a_case_is_named_by_its_content() -> None:

@@ -20,6 +20,14 @@ from service.core.sse import payload
 
 # `usage` is the last member of the event, and flat or (with cached tokens reported) one level deep.
 _LAST_USAGE: Final = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\}\n\n\Z')
+# The event that brings nothing else, as the engine writes it, once a stream: found without parsing it.
+_COUNT: Final = rb'"\w+":(?:\d+|null)'
+_COUNTS: Final = rb"(?:%b(?:,%b)*)?" % (_COUNT, _COUNT)
+_PLAIN_USAGE: Final = rb'"\w+":(?:\d+|null|\{%b\})' % _COUNTS
+_USAGE_EVENT: Final = re.compile(
+    rb'data: \{"id":"[^"\\]*","object":"[^"\\]*","created":\d+,"model":"[^"\\]*","choices":\[\]'
+    rb',"usage":\{%b(?:,%b)*\}\}\n\n' % (_PLAIN_USAGE, _PLAIN_USAGE)
+)
 NULLS: Final = b'{"role":null'  # how the serialiser that spells out unset members begins a delta
 OPEN: Final = 0x7B  # braces as numbers: searched for as one byte
 CLOSE: Final = 0x7D
@@ -53,6 +61,8 @@ def cut(event: bytes, outgoing: Outgoing) -> bytes:
 
 
 def _cut_members(event: bytes, outgoing: Outgoing) -> bytes:
+    if outgoing.asked_usage and _USAGE_EVENT.fullmatch(event):
+        return b""
     if not _readable(event):
         return event
     text, whole = splice.unframed(event), event

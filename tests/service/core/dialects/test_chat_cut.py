@@ -188,3 +188,25 @@ def test_an_event_that_tells_more_than_we_asked_for_is_not_dropped() -> None:
 )
 def test_what_is_not_ours_goes_out_as_it_came(odd: bytes) -> None:
     assert cut(odd, ALL) == odd
+
+
+USAGE_EVENT = {"id": "r1", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": []}
+
+
+@given(
+    usage=st.sampled_from([COUNTS, CACHED]), asked=ASKED, more=st.sampled_from([{}, {"x": 1}, {"y": None}])
+)
+def test_the_final_usage_event_is_ours_to_drop_and_no_other_is(
+    usage: dict[str, object], asked: Outgoing, more: dict[str, object]
+) -> None:
+    whole = event({**USAGE_EVENT, "usage": usage, **more})
+    kept = not asked.asked_usage or "x" in more
+    left = event({**USAGE_EVENT, **more}) if asked.asked_usage else whole
+    assert cut(whole, asked) == (left if kept else b"")
+
+
+@pytest.mark.parametrize("broken", [b'"a":01x', b'"a":{', b"", b'"a":1,', b'"a":"b"'])
+def test_a_usage_event_that_is_no_json_goes_out_as_it_came(broken: bytes) -> None:
+    whole = event({**USAGE_EVENT, "usage": {}}).replace(b'"usage":{}', b'"usage":{%b}' % broken)
+    readable = broken in {b"", b'"a":"b"'}
+    assert cut(whole, ALL) == (b"" if readable else whole)

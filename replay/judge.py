@@ -136,6 +136,16 @@ def judge(plan: Path, results: Path, rules: Rules) -> Judged:
         index.close()
 
 
+def observed(plan: Path, results: Path, rules: Rules) -> tuple[PlanHeader, RunHeader, list[Observation]]:
+    """Only the observations; raises as `judge`."""
+    index = Index(plan)
+    try:
+        header, found = _run(index.header, results)
+        return index.header, header, observe(index, found, rules)
+    finally:
+        index.close()
+
+
 def weighed(index: Index, run: RunHeader, found: Sequence[Result], seen: Sequence[Observation]) -> Judged:
     """What observations add up to."""
     plan = index.header

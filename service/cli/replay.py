@@ -2,6 +2,7 @@
 
 from cyclopts import App
 
+from service.cli.replay_bisect import bisect
 from service.cli.replay_case import case, watch
 from service.cli.replay_desensitise import desensitise
 from service.cli.replay_import import import_
@@ -17,6 +18,7 @@ Example: specguard replay plan traffic.trace --out peak.plan --arm idle=1 --arm 
 """
 
 app = App(name="replay", help=HELP)
+app.command(bisect)
 app.command(case)
 app.command(desensitise)
 app.command(import_, name="import")

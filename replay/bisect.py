@@ -1,0 +1,148 @@
+"""Which knob matters: arms that each differ from a control in one thing, under the load that breaks things.
+
+    plan      every arm turns one knob; the control turns none. Rounds, order and requests as in any plan
+    events    an arm has fewer bad answers than the control: the verdict's two exact tests the other way
+              round, adjusted after Holm over the knobs
+    trigger   it also has fewer failures (timeouts, errors): then it took away what sets the fault off, as
+              lower load or a longer timeout would, and what is wrong may be there still
+    cause     fewer bad answers while failures go on as before: what sets the fault off is still there, and it
+              does no harm any more. The fence of a transfer race does that, and it is what to fix
+
+The knob that is named is the cause with the strongest evidence; without a cause, the strongest trigger, and
+it is called that. One knob at a time finds no cause that needs two.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from replay.judge import asked_of, observed
+from replay.judging.levels import Level, Round, events_of, failing, levels, rounds, rounds_of
+from replay.judging.observation import Observation
+from replay.judging.verdict import weigh
+from replay.plan import RETURN, Contrast, PlanError, PlanHeader
+from replay.stats.clusters import incidents, permutation
+from replay.stats.exact import Rate
+from replay.stats.many import holm
+from replay.stats.ratio import contrast
+from service.core.recorded import Rules
+
+FORMAT = "specguard.bisect/1"
+
+Role = Literal["cause", "trigger", "none"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one knob did."""
+
+    knob: str
+    role: Role
+    events: int
+    trials: int
+    per_10k: float | None
+    failures: int
+    p: float  # that it has fewer bad answers than the control
+    p_adjusted: float
+    p_failures: float  # that it has fewer failures, adjusted
+
+
+class Bisected(msgspec.Struct, frozen=True, kw_only=True):
+    """What all knobs did, and which is named."""
+
+    format: str = FORMAT
+    plan_hash: str
+    knob: str | None
+    role: Role
+    control: Finding
+    findings: list[Finding]
+    why: str
+
+
+def bisect(plan: Path, results: Path, rules: Rules, *, control: str = "") -> Bisected:
+    """Compare every arm of a run with the control, which is the contrast's high arm unless named."""
+    header, _, seen = observed(plan, results, rules)
+    asked = asked_of(header)
+    control = control or asked.high
+    names = [arm.name for arm in header.arms]
+    if control not in names or len(names) < 2:  # noqa: PLR2004 - a knob and a control
+        raise PlanError(f"a bisection needs a control and a knob; arms are {', '.join(names)}")
+    return weighed(header, seen, msgspec.structs.replace(asked, high=control))
+
+
+def weighed(header: PlanHeader, seen: Sequence[Observation], asked: Contrast) -> Bisected:
+    """What the observations say of each knob; the control is the high arm."""
+    by_arm = {one.arm: one for one in levels(header, seen, asked.event, asked.incident_window_s)}
+    control = by_arm.pop(asked.high)
+    by_round, failed = rounds(seen, asked.event), rounds_of(seen, failing)
+    fewer = {
+        name: weigh(asked, one, control, by_round, _sizes(seen, asked, name)).p
+        for name, one in by_arm.items()
+        if one.trials and control.trials
+    }
+    milder = {name: _fewer_failures(failed, asked.high, name) for name in by_arm}
+    adjusted, adjusted_failures = holm(fewer), holm(milder)
+    findings = [
+        _finding(one, fewer.get(name, 1.0), adjusted.get(name, 1.0), adjusted_failures[name], asked.alpha)
+        for name, one in by_arm.items()
+    ]
+    named = _named(findings)
+    return Bisected(
+        plan_hash=header.hash,
+        knob=named.knob if named else None,
+        role=named.role if named else "none",
+        control=_finding(control, 1.0, 1.0, 1.0, asked.alpha),
+        findings=findings,
+        why=_why(named, control),
+    )
+
+
+def _finding(one: Level, p: float, adjusted: float, p_failures: float, alpha: float) -> Finding:
+    role: Role = "none"
+    if adjusted <= alpha:
+        role = "trigger" if p_failures <= alpha else "cause"
+    return Finding(
+        knob=one.arm,
+        role=role,
+        events=one.events,
+        trials=one.trials,
+        per_10k=one.per_10k,
+        failures=sum(one.failures.values()),
+        p=p,
+        p_adjusted=adjusted,
+        p_failures=p_failures,
+    )
+
+
+def _named(findings: Sequence[Finding]) -> Finding | None:
+    """A cause before a trigger, the strongest evidence first, then the larger effect."""
+    order: Mapping[Role, int] = {"cause": 0, "trigger": 1, "none": 2}
+    found = [one for one in findings if one.role != "none"]
+    return min(found, key=lambda one: (order[one.role], one.p, one.per_10k or 0.0, one.knob), default=None)
+
+
+def _why(named: Finding | None, control: Level) -> str:
+    if not control.events:
+        return "the control has no bad answer: there is nothing to take away"
+    if named is None:
+        return "no knob has fewer bad answers than the control beyond chance"
+    fewer = f"{named.events} of {named.trials} bad answers against {control.events} of {control.trials}"
+    kept = "failures go on" if named.role == "cause" else "but failures go down with them"
+    return f"{named.knob}: {fewer}, p = {named.p_adjusted:.2g}; {kept}"
+
+
+def _fewer_failures(by_round: Sequence[Round], control: str, knob: str) -> float:
+    pairs = [
+        (Rate(*one.counts[control]), Rate(*one.counts[knob])) for one in by_round if one.has(control, knob)
+    ]
+    if not pairs:
+        return 1.0
+    more = Rate(sum(one.events for one, _ in pairs), sum(one.trials for one, _ in pairs))
+    less = Rate(sum(one.events for _, one in pairs), sum(one.trials for _, one in pairs))
+    return max(permutation(pairs), contrast(more, less).p)
+
+
+def _sizes(seen: Sequence[Observation], asked: Contrast, knob: str) -> list[int]:
+    both = [one for one in seen if one.arm in {asked.high, knob} and one.round != RETURN]
+    return [len(group) for group in incidents(events_of(both, asked.event), asked.incident_window_s)]

@@ -25,7 +25,7 @@ from itertools import groupby
 from typing import ClassVar, Final
 from zlib import compress
 
-from service.core.detectors.units import COUNT, PROMPT_CHARS
+from service.core.detectors.units import COUNT, COUNT_CHARS
 from service.core.events import UNKNOWN, Channel, Finding, Kind, Look, RequestFacts, WorkerFacts
 
 BLOCK: Final = 512
@@ -129,7 +129,7 @@ class Stutter:
         state.said = strength
         tail = look.tail[-COPIED_BYTES:].decode("utf-8", "ignore")
         prompt = state.facts.prompt
-        if prompt and (tail in prompt or COUNT.search(prompt[-PROMPT_CHARS:])):
+        if prompt and (tail in prompt or COUNT.search(prompt[-COUNT_CHARS:])):
             return None
         return Finding(self.name, self.channel, Kind.REPETITION, strength, look.tokens, UNKNOWN, sign)
 

@@ -30,11 +30,20 @@ LETTER_RUN: Final = 12
 
 MEMBER: Final = re.compile(r"\s*\"[^\"{}\[\]]*\"\s*:\s*[^{}\[\]]*")
 COUNT: Final = re.compile(
-    r"(?<!\d)\d{2,}+\s*+(?:(?:times|copies|rows|lines|repetitions)\b|[遍次行])|\brepeat|\bforever\b|重复|重複",
+    r"(?<!\d)\d{2,}+\s*+(?:(?:times|copies|repetitions)\b|[遍次])"
+    r"|\b(?:write|print|output|generate|give|list|make|produce)\b[^.\n]{0,40}?(?<!\d)\d{2,}+\s*+(?:rows|lines)\b"
+    r"|\brepeat\b[^.\n]{0,40}?(?:\d{2}|\btimes\b|\bforever\b|\bendless|\bover and over\b)"
+    r"|\b(?:say|write|print|sing|go on|continue|loop)\b[^.\n]{0,40}?\bforever\b"
+    r"|[写寫输輸打印生成列][^。\n]{0,20}?\d{2,}+\s*+行|重[复複][^。\n]{0,30}?(?:\d|[一二三四五六七八九十百千]+[遍次])",
     re.IGNORECASE,
 )
-PROMPT_CHARS: Final = 65536
-"""Of a long prompt the newest part is searched for a count."""
+"""A number of copies, or repetition without end, asked for; a mere "repeat" stands in any agent's prompt."""
+
+COUNT_CHARS: Final = 4096
+"""Of a long prompt the newest part is searched for a count: what is asked for stands at the end."""
+
+PROMPT_CHARS: Final = 65_536
+"""Of a long prompt the newest part is searched for scripts and control tokens."""
 
 CHANT_WORDS: Final = 60
 """A refrain is no longer than this; the words of longer prose repeat anyway."""
@@ -104,7 +113,7 @@ def asked(prompt: str, unit: Unit) -> bool:
     halves = (text[: len(text) // 2], text[len(text) // 2 :])
     if unit.tokens <= HALF_CHARS // 2 or len(text) < 2 * HALF_CHARS:
         halves = (unit.text * 2).strip(), ""
-    return any(half and half in prompt for half in halves) or bool(COUNT.search(prompt[-PROMPT_CHARS:]))
+    return any(half and half in prompt for half in halves) or bool(COUNT.search(prompt[-COUNT_CHARS:]))
 
 
 def digest(unit: str) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from service.core.detectors.units import asked, classify, digest
+from service.core.detectors.units import COUNT, asked, classify, digest
 
 
 def kind(text: str) -> str:
@@ -35,3 +35,25 @@ def test_a_word_or_two_in_a_long_prompt_explain_nothing() -> None:
     assert asked("closed closed closed", unit)
     assert asked("write it 40 times", unit)
     assert not asked("", unit)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Say that 40 times, please.", "Repeat the word poem forever", "write 100 lines of hello",
+        "Please repeat 'yes' over and over", "把这句话重复四十遍", "写100行",
+    ],
+)  # fmt: skip
+def test_a_count_that_is_asked_for_is_told_from_the_prompt(prompt: str) -> None:
+    assert COUNT.search(prompt)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Do not repeat yourself.", "np.repeat(x, 3)", "The file has 200 lines.", "it runs forever",
+        "Read 120 lines", "重复的代码", "第12行",
+    ],
+)  # fmt: skip
+def test_what_any_agents_prompt_holds_asks_for_nothing(prompt: str) -> None:
+    assert not COUNT.search(prompt)

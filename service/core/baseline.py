@@ -28,6 +28,9 @@ from service.core.anchors import ANY, Anchors, stratum
 WINDOW_STEPS: Final = 16
 """Steps whose acceptance makes one entry: the fewest over which a collapse differs from a bad stretch."""
 
+LEAST_STEPS: Final = 8
+"""Of what is left at the end of a stream: answers of agents are short."""
+
 BINS: Final = 50
 DEEPEST: Final = 16
 QUANTILE: Final = 0.001
@@ -88,8 +91,10 @@ class Sheet(msgspec.Struct):
             for depth in range(min(drafted, accepted + 1, DEEPEST)):
                 self.reached[depth] += 1
                 self.accepted[depth] += depth < accepted
-        for start in range(0, len(steps) - WINDOW_STEPS + 1, WINDOW_STEPS):
-            self.windows[_bin(steps[start : start + WINDOW_STEPS])] += 1
+        for start in range(0, len(steps), WINDOW_STEPS):
+            window = steps[start : start + WINDOW_STEPS]
+            if len(window) >= LEAST_STEPS:
+                self.windows[_bin(window)] += 1
 
     def add_mean(self, steps: float, accepted: float, depth: int) -> None:
         """A stretch of which only the mean is known: every depth as if it were accepted alike."""

@@ -1,0 +1,211 @@
+"""What all detectors together see of KV faults: the lab's fault matrix under the real monitor.
+
+    python -m replay.bench.joint --requests 8           four minutes; writes rules/quality.json
+    python -m replay.bench.joint --requests 1 --dry     writes nothing
+
+Each fault of `replay.lab.matrix` strikes each request at each onset; the answer with its verify steps goes
+through the monitor under each policy. The truth is the lab's: an answer is wrong when its task's check fails,
+bad from the first token that differs from the answer without the fault. `acted` is a verdict, or a second
+generation asked for at the end of a held answer. A fault in the draft's pool alone changes no answer: what is
+acted upon there is a false alarm, though most of it is a second generation asked for, and no verdict.
+
+Three settings: the detectors that live streams have by default, all of them with the index of who said what,
+and the same with baselines learned from clean requests of another seed. 25 ms a walk, 3 ms a judgement.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from replay.bench.detectors import load
+from replay.bench.guarded import Client, Seen, Setting, request
+from replay.bench.interval import wilson
+from replay.bench.quality import publish
+from replay.lab.canary import TextClass, Witness, classify
+from replay.lab.corruption import Fault
+from replay.lab.matrix import ONSETS_TOKENS, SEED, Bench, Walk, cells, drawn
+from replay.lab.speculation import DRAFT_TOKENS
+from replay.lab.tasks import Task
+from service.core.baseline import Baselines, key_of
+from service.core.dialects import OPENAI_CHAT
+from service.core.events import Drafter, Level, Policy, WorkerFacts
+from service.core.provenance import Provenance
+
+WORKER: Final = "http://lab"
+OFFLINE: Final = frozenset({"saturation", "stutter", "rarity", "salad", "seam", "structure", "crosstalk"})
+"""Detectors that live streams do without unless the owner asks for them."""
+
+CALIBRATION: Final = 300
+"""Requests that baselines are learned from: answers are short, and 200 windows are asked for."""
+
+BEST: Final = "calibrated"
+CALIBRATION_SEED: Final = 99
+INDEX_BITS: Final = 14
+
+
+class Case(NamedTuple):
+    """One struck answer, judged."""
+
+    fault: Fault
+    text: TextClass
+    wrong: bool
+    bad_from: int  # token; the answer's length where nothing differs
+    by_setting: dict[str, Seen]  # under strict
+    by_policy: dict[Policy, Seen]  # of all detectors, calibrated
+
+
+def settings(calibration: int = CALIBRATION) -> dict[str, Setting]:
+    """What is compared."""
+    detectors, fusion = load()
+    live = tuple(detector for detector in detectors if detector.name not in OFFLINE)
+    plain = WorkerFacts(WORKER, Drafter.MODEL, DRAFT_TOKENS)
+    learned = Baselines()
+    for tasks in drawn(calibration, CALIBRATION_SEED):
+        steps = Bench(tasks, 1).run(None)[0].accepted
+        learned.learn(
+            key_of("lab", WORKER, DRAFT_TOKENS, 0.0, grammar=False), [(DRAFT_TOKENS, n) for n in steps]
+        )
+    held = WorkerFacts(WORKER, Drafter.MODEL, DRAFT_TOKENS, learned.anchors(WORKER, DRAFT_TOKENS))
+    return {
+        "live": Setting(live, fusion, plain),
+        "all": Setting(detectors, fusion, plain),
+        BEST: Setting(detectors, fusion, held),
+    }
+
+
+def judged(walk: Walk, tasks: Sequence[Task], setting: Setting, policy: Policy) -> Seen:
+    """One answer among the requests of its pool, whose prompts are indexed; the first is its own."""
+    index = Provenance(b"bench", bits=INDEX_BITS)
+    for place, task in reversed(tuple(enumerate(tasks))):
+        party = index.open(f"r{place}", tenant=b"%d" % place)
+        body = request(task.prompt)
+        facts = msgspec.structs.replace(OPENAI_CHAT.request(body), origin=party)
+        index.learn(party, facts)
+    return Client(body, facts, setting, policy, index.read).run(walk.answer, walk.accepted)
+
+
+def strike(
+    tasks: tuple[Task, Task, Task], onset: int, faults: Sequence[Fault], known: dict[str, Setting]
+) -> Iterator[Case]:
+    """One request at one onset under every fault."""
+    bench, witness = Bench(tasks, onset), Witness()
+    for walk in bench.walks:
+        witness.know(walk.rid, walk.task)
+    clean, _ = bench.run(None)
+    for fault in faults:
+        walk, touch = bench.run(fault, (SEED, onset))
+        if touch is None or bench.victim.is_over:
+            continue
+        text = classify(walk.task, walk.answer, witness.leaked_from(walk.rid, walk.task, walk.answer))
+        strict = {name: judged(walk, tasks, one, Policy.STRICT) for name, one in known.items()}
+        rest = (Policy.OBSERVE, Policy.PROTECT)
+        by_policy = {policy: judged(walk, tasks, known[BEST], policy) for policy in rest}
+        yield Case(
+            fault=fault,
+            text=text,
+            wrong=text is not TextClass.RIGHT,
+            bad_from=_parts_at(walk.answer, clean.answer),
+            by_setting=strict,
+            by_policy={**by_policy, Policy.STRICT: strict[BEST]},
+        )
+
+
+def _parts_at(answer: Sequence[int], clean: Sequence[int]) -> int:
+    same = (at for at, (one, other) in enumerate(zip(answer, clean, strict=False)) if one != other)
+    return next(same, min(len(answer), len(clean)))
+
+
+def measure(
+    requests: int,
+    *,
+    faults: Sequence[Fault] = (),
+    onsets: Sequence[int] = ONSETS_TOKENS,
+    calibration: int = CALIBRATION,
+) -> dict[str, Any]:
+    """All figures."""
+    known, found = settings(calibration), list[Case]()
+    for tasks, onset in product(drawn(requests), onsets):
+        found += strike(tasks, onset, faults or cells(), known)
+    return {
+        "requests": requests,
+        "struck": len(found),
+        "recall": {name: _recall(found, name) for name in known},
+        "by_fault": {name: _row(cases) for name, cases in _groups(found).items()},
+        "by_text": {str(text): _row([case for case in found if case.text is text]) for text in TextClass},
+        "delivered_bad_tokens": _delivered(found),
+    }
+
+
+def _groups(found: Sequence[Case]) -> dict[str, list[Case]]:
+    """By source and place, and by extent."""
+    groups: dict[str, list[Case]] = {}
+    for case in found:
+        fault = case.fault
+        groups.setdefault(f"{fault.source}@{fault.place}", []).append(case)
+        groups.setdefault("transient" if fault.transient else f"extent {fault.extent}", []).append(case)
+    return groups
+
+
+def _recall(found: Sequence[Case], setting: str) -> dict[str, Any]:
+    """Of wrong answers those acted upon, and of right ones as well."""
+    wrong = [case.by_setting[setting] for case in found if case.wrong]
+    right = [case.by_setting[setting] for case in found if not case.wrong]
+    acted, needless = sum(seen.acted for seen in wrong), sum(seen.acted for seen in right)
+    return {
+        "wrong": len(wrong),
+        "acted": acted,
+        "recall": round(acted / max(len(wrong), 1), 4),
+        "interval": wilson(acted, len(wrong)),
+        "suspected": sum(seen.level is Level.SUSPECT for seen in wrong),
+        "right": len(right),
+        "acted_on_right": needless,
+        "verdicts_on_right": sum(seen.level is Level.CORRUPT for seen in right),
+    }
+
+
+def _row(cases: Sequence[Case]) -> dict[str, Any]:
+    """One line of the table: recall in every setting."""
+    wrong = [case for case in cases if case.wrong]
+    settings = cases[0].by_setting if cases else ()
+    return {
+        "struck": len(cases),
+        "wrong": len(wrong),
+        **{name: sum(case.by_setting[name].acted for case in wrong) for name in settings},
+        "acted_on_right": sum(case.by_setting[BEST].acted for case in cases if not case.wrong),
+    }
+
+
+def _delivered(found: Sequence[Case]) -> dict[str, Any]:
+    """Tokens that went out past the first wrong one, by what the answer was and by policy."""
+    out: dict[str, Any] = {}
+    wrong = [case for case in found if case.wrong]
+    for text in sorted({case.text for case in wrong}):
+        for policy in Policy:
+            bad = [
+                max(case.by_policy[policy].delivered_tokens - case.bad_from, 0)
+                for case in wrong
+                if case.text is text
+            ]
+            p50, p99 = np.percentile(bad, (50, 99))
+            out.setdefault(str(text), {})[str(policy)] = {"p50": round(p50), "p99": round(p99)}
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Recall of all detectors together on the lab's faults.")
+    parser.add_argument("--requests", type=int, default=8)
+    parser.add_argument("--dry", action="store_true", help="write nothing")
+    args = parser.parse_args()
+    figures = measure(args.requests)
+    if not args.dry:
+        publish({"joint": figures})
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -141,11 +141,14 @@ class Answer:
         """The payloads of some events in order, and when each came. Never raises."""
         if payloads and payloads[-1] == DONE:
             payloads = payloads[:-1]
+        text, seen = self._text, self.times
         for chunk, at in zip(self._decode(payloads), times, strict=False):
-            if chunk.choices and chunk.usage is None and chunk.error is None:
-                self._say(chunk.choices, at)
-            else:
+            piece = _plain_text(chunk)
+            if piece is None:
                 self._odd(chunk, at)
+            elif piece:
+                text.append(piece)
+                seen.append(at)
         if self.rid is None and payloads:
             self.rid = _id_of(payloads[0])
 
@@ -183,13 +186,7 @@ class Answer:
 
     def _say(self, choices: Sequence[Choice], at: float) -> None:
         for choice in choices:
-            message = choice.delta
-            text: str | list[Part] | None
-            if message is None or message.tool_calls or type(message.content) is not str:
-                text = _text_of(choice)
-            else:
-                text = message.content
-            if text:
+            if text := _text_of(choice):
                 self.said(choice.index, text, at)
             if choice.finish_reason is not None:
                 self.finish_reason = choice.finish_reason
@@ -212,6 +209,22 @@ class Answer:
         self.completion_tokens = usage.completion_tokens
         if usage.prompt_tokens_details is not None:
             self.cached_tokens = usage.prompt_tokens_details.cached_tokens
+
+
+def _plain_text(chunk: Chunk) -> str | None:
+    """The text of a chunk that is nothing but text of the first choice; None for any other chunk."""
+    choices = chunk.choices
+    if not choices or len(choices) > 1 or chunk.usage is not None or chunk.error is not None:
+        return None
+    choice = choices[0]
+    if choice.finish_reason is not None or choice.index:
+        return None
+    delta = choice.delta
+    if delta is None:
+        return choice.text
+    if type(delta.content) is not str or delta.tool_calls or delta.reasoning_content or delta.reasoning:
+        return None
+    return delta.content
 
 
 class _Id(Schema):

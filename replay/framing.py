@@ -1,11 +1,12 @@
 """HTTP/1.1 as a load client meets it: one response, its bytes and their times in, an `Answer` out.
 
 Reads are only noted as they come; they are read in batches, when a read could be the last of the response or
-`BATCH_BYTES` have gathered. The times are those of the reads all the same, and a batch costs half of what
-its reads would cost one by one. Without sockets and clocks, so that a test may cut the bytes anywhere.
+`BATCH_BYTES` have gathered. The times are those of the reads all the same, and a batch of whole chunks with
+one event each, as engines write them, is taken apart by one `split`. Without sockets and clocks, so that a
+test may cut the bytes anywhere.
 
 Strict where leniency would misread (coding, length, chunk sizes), in the way of RFC 9112: a response that is
-not understood is `BadResponse`, the server's fault. Cost: 1.6 us a read of one event, decoding included.
+not understood is `BadResponse`, the server's fault. Cost: 0.5 us an event of a plain batch, 3 us otherwise.
 """
 
 import re
@@ -23,6 +24,9 @@ BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 LINE_BYTES_MAX: Final = 4096
 """Of a chunk's size line, or a trailer."""
 BLANK: Final = b"\r\n\r\n"
+EVENT_END: Final = b"\n\n\r\n"
+"""Of a chunk that ends with its event."""
+DATA: Final = b"data: "
 FINAL: Final = 200
 SWITCHING: Final = 101
 BODILESS: Final = frozenset({204, 304})
@@ -30,6 +34,9 @@ EVENTS: Final = b"text/event-stream"
 
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: .*)?")
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;.*)?")
+KNOWN_DIGITS: Final = 3
+_sizes: Final[dict[bytes, int]] = {}
+"""Size lines that have been read: those of usual events, 11,000 at most."""
 
 
 class BadResponse(ValueError):  # noqa: N818 - named as HTTP names it
@@ -115,19 +122,37 @@ class Response:
     def _digest(self) -> bool:
         reads, times = self._reads, self._times
         self._reads, self._times, self._held_bytes = [], [], 0
-        for data, at in zip(reads, times, strict=True):
+        plain = self._plain(reads, times) if len(reads) > 1 else 0
+        for data, at in zip(reads[plain:], times[plain:], strict=True):
             self._take(data, at)
         if self._payloads:
             self.answer.read(self._payloads, self._payload_times)
             self._payloads, self._payload_times = [], []
         return self._mode is Mode.OVER
 
+    def _plain(self, reads: list[bytes], times: list[float]) -> int:
+        """Take all reads but the last at once where they are whole chunks of one plain event each."""
+        if self._mode is not Mode.CHUNKS or self._left or self._rest or self._events is None:
+            return 0
+        whole = b"".join(reads[:-1])
+        parts = whole.split(EVENT_END)
+        counts = [data.count(EVENT_END) for data in reads[:-1]]
+        if parts.pop() or sum(counts) != len(parts) or self._events.rest():
+            return 0
+        if whole.count(b"\n") != 4 * len(parts) or whole.count(b"\r") != 2 * len(parts):
+            return 0  # more lines in an event than its one
+        found: list[bytes] = []
+        for part in parts:
+            size, _, payload = part.partition(b"\r\n" + DATA)
+            if (_sizes.get(size) or _size(size)) != len(payload) + len(DATA) + 2:
+                return 0
+            found.append(payload)
+        self._payloads += found
+        for count, at in zip(counts, times, strict=False):
+            self._payload_times += [at] * count
+        return len(reads) - 1
+
     def _take(self, data: bytes, at: float) -> None:
-        if self._mode is Mode.CHUNKS and not self._left and not self._rest:
-            end = data.find(b"\r\n", 1, 10)
-            if end > 0 and len(data) == end + 4 + (_size(data[:end]) or -1) and data[-2:] == b"\r\n":
-                self._deliver(data[end + 2 : -2], at)
-                return
         if self.first_at is None:
             self.first_at = at
         data, self._rest = self._rest + data, b""
@@ -269,5 +294,9 @@ def _head(head: bytes) -> tuple[int, dict[bytes, bytes], int]:
 
 
 def _size(line: bytes) -> int | None:
-    found = _SIZE.fullmatch(line)
-    return int(found[1], 16) if found is not None else None
+    size = _sizes.get(line)
+    if size is None and (found := _SIZE.fullmatch(line)) is not None:
+        size = int(found[1], 16)
+        if len(line) <= KNOWN_DIGITS:
+            _sizes[line] = size
+    return size

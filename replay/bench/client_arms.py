@@ -20,6 +20,8 @@ from replay.mock import CHUNKS, PACE_MS
 
 STREAMS: Final = 100
 STREAM_S: Final = CHUNKS * PACE_MS / 1e3
+RATE_PER_S: Final = STREAMS / (1.02 * STREAM_S)
+"""A stream begins when one has ended; a fiftieth is for what that takes."""
 QUICK_SHARE: Final = 4
 """A quick look has so much fewer requests."""
 RUN_S: Final = 900.0
@@ -94,10 +96,10 @@ class Field:
             raise ArmError(f"{arm.name} sent {came} of {requests} requests")
         return spent._replace(requests=came)
 
-    def plan(self, requests: int) -> Path:
+    def plan(self, requests: int, at_once: int = STREAMS) -> Path:
         """A plan that holds `STREAMS` streams open."""
-        path = self.home / f"{requests}.plan"
-        return path if path.exists() else make_plan(path, Pace(requests, STREAMS / STREAM_S, even=True))
+        path = self.home / f"{requests}-{at_once}.plan"
+        return path if path.exists() else make_plan(path, Pace(requests, RATE_PER_S, at_once))
 
     def paced(self, plan: Path) -> Spent:
         """The plan over a mock that answers at once."""
@@ -171,11 +173,23 @@ def _ours(field: Field, requests: int) -> list[str | Path]:
     return _replaying(field.url, field.plan(requests), field.home)
 
 
+def _staggered(field: Field, requests: int) -> list[str | Path]:
+    return _replaying(field.url, field.plan(requests, 0), field.home)
+
+
 def _judged(field: Field, requests: int) -> list[str | Path]:
     return _replaying(field.url, field.plan(requests), field.home, "--judge")
 
 
-def _rust(field: Field, requests: int) -> list[str | Path]:
+def _rust_at_once(field: Field, requests: int) -> list[str | Path]:
+    return _rust(field, requests, "--max-concurrency", str(STREAMS))
+
+
+def _rust_staggered(field: Field, requests: int) -> list[str | Path]:
+    return _rust(field, requests, "--request-rate", str(RATE_PER_S))
+
+
+def _rust(field: Field, requests: int, *load: str) -> list[str | Path]:
     extension = next(
         (ENVIRONMENTS / ".venv-bench-sglang").glob(
             "lib/*/site-packages/sglang/srt/rust_extensions/_bench.*.so"
@@ -189,7 +203,7 @@ def _rust(field: Field, requests: int) -> list[str | Path]:
         *("--backend", "sglang-oai", "--base-url", field.url, "--model", "mock"),
         *("--dataset-name", "random-ids", "--tokenize-prompt", "--vocab-size", "1000"),
         *("--random-input-len", str(WORDS), "--random-output-len", str(CHUNKS), "--random-range-ratio", "1"),
-        *("--num-prompts", str(requests), "--max-concurrency", str(STREAMS), "--worker-threads", "1"),
+        *("--num-prompts", str(requests), "--worker-threads", "1", *load),
         *("--warmup-requests", "0", "--disable-tqdm", "--output-details"),
         *("--output-file", field.home / "rust.jsonl"),
     ]
@@ -225,8 +239,10 @@ def _guidellm(field: Field, requests: int) -> list[str | Path]:
 
 ARMS: Final = (
     Arm("ours", _ours),
-    Arm("sglang_rust", _rust, ".venv-bench-sglang"),
+    Arm("sglang_rust", _rust_at_once, ".venv-bench-sglang"),
     Arm("judged", _judged),
+    Arm("ours_staggered", _staggered),
+    Arm("sglang_rust_staggered", _rust_staggered, ".venv-bench-sglang"),
     Arm("aiperf", _aiperf, ".venv-bench-aiperf", 100, 900, slow=True),
     Arm("guidellm", _guidellm, ".venv-bench-guidellm", 100, 900, slow=True),
 )

@@ -26,11 +26,11 @@ HOST: Final = "127.0.0.1"
 
 
 class Pace(NamedTuple):
-    """A load: so many requests at such a rate."""
+    """A load: so many requests at such a rate, Poisson or in waves of so many at once."""
 
     requests: int
     per_s: float
-    even: bool = False  # else Poisson
+    at_once: int = 0  # 0: Poisson
 
 
 def make_plan(path: Path, pace: Pace) -> Path:
@@ -45,7 +45,10 @@ def _sends(pace: Pace) -> "list[Send]":
     random, at_s, sends = Random(1), 0.0, []
     body: dict[str, Any] = {"model": "mock", "prompt": PROMPT, "stream": True, "max_tokens": 64}
     for number in range(pace.requests):
-        at_s += 1 / pace.per_s if pace.even else random.expovariate(pace.per_s)
+        if not pace.at_once:
+            at_s += random.expovariate(pace.per_s)
+        elif number % pace.at_once == 0:
+            at_s = number / pace.per_s
         sends.append(
             Send(id=f"r{number}", arm="bench", block=0, at_s=at_s, path="/v1/completions", body=body)
         )

@@ -12,8 +12,8 @@ from replay.plan import read_plan
 
 
 def test_a_plan_has_its_rate(tmp_path: Path) -> None:
-    even = list(read_plan(make_plan(tmp_path / "e", Pace(10, 5.0, even=True)))[1])
-    assert [one.at_s for one in even] == pytest.approx([0.2 * n for n in range(1, 11)])
+    waves = list(read_plan(make_plan(tmp_path / "e", Pace(10, 5.0, at_once=4)))[1])
+    assert [one.at_s for one in waves] == pytest.approx([0.0] * 4 + [0.8] * 4 + [1.6] * 2)
     poisson = list(read_plan(make_plan(tmp_path / "p", Pace(2000, 100.0)))[1])
     assert poisson[-1].at_s == pytest.approx(20, rel=0.1)
 

@@ -62,7 +62,7 @@ class Bisected(msgspec.Struct, frozen=True, kw_only=True):
 
 def bisect(plan: Path, results: Path, rules: Rules, *, control: str = "") -> Bisected:
     """Compare every arm of a run with the control, which is the contrast's high arm unless named."""
-    header, _, seen = observed(plan, results, rules)
+    header, seen = observed(plan, results, rules)
     asked = asked_of(header)
     control = control or asked.high
     names = [arm.name for arm in header.arms]

@@ -13,7 +13,7 @@ Cost: about 1 ms an answer of some hundred tokens, nearly all of it the detector
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,10 +28,10 @@ from replay.judging.levels import (
     rounds_of,
 )
 from replay.judging.observation import Index, Observation, observe
-from replay.judging.verdict import Verdict, decide, weigh
+from replay.judging.verdict import State, Verdict, decide, weigh
 from replay.pacer import Lateness
 from replay.plan import RETURN, Arm, Contrast, PlanError, PlanHeader
-from replay.results import CUT_OFF, Result, RunHeader, read
+from replay.results import CUT_OFF, Closing, Result, RunHeader, read
 from replay.stats.clusters import Event, incidents, permutation, permutation_trend
 from replay.stats.evalue import EProcess
 from replay.stats.exact import Rate
@@ -44,6 +44,9 @@ FORMAT: Final = "specguard.verdict/1"
 
 MAX_DEALT_ARMS: Final = 6
 """720 deals a round; more arms are judged by incidents alone."""
+
+WHOLE: Final = 0.95
+"""Of the sends that a run must have carried out for its p-values to count: no look has ended it then."""
 
 MAX_INCIDENTS: Final = 200
 """Told one by one; all are counted."""
@@ -126,29 +129,37 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
+class Ran(NamedTuple):
+    """What a results file holds."""
+
+    header: RunHeader
+    results: list[Result]
+    stopped: str  # what ended it before its time
+
+
 def judge(plan: Path, results: Path, rules: Rules) -> Judged:
     """Judge a run of a plan; raises PlanError or ResultsError for files that do not fit."""
     index = Index(plan)
     try:
-        header, found = _run(index.header, results)
-        return weighed(index, header, found, observe(index, found, rules))
+        ran = _run(index.header, results)
+        return weighed(index, ran, observe(index, ran.results, rules))
     finally:
         index.close()
 
 
-def observed(plan: Path, results: Path, rules: Rules) -> tuple[PlanHeader, RunHeader, list[Observation]]:
+def observed(plan: Path, results: Path, rules: Rules) -> tuple[PlanHeader, list[Observation]]:
     """Only the observations; raises as `judge`."""
     index = Index(plan)
     try:
-        header, found = _run(index.header, results)
-        return index.header, header, observe(index, found, rules)
+        ran = _run(index.header, results)
+        return index.header, observe(index, ran.results, rules)
     finally:
         index.close()
 
 
-def weighed(index: Index, run: RunHeader, found: Sequence[Result], seen: Sequence[Observation]) -> Judged:
+def weighed(index: Index, ran: Ran, seen: Sequence[Observation]) -> Judged:
     """What observations add up to."""
-    plan = index.header
+    plan, found = index.header, ran.results
     asked = asked_of(plan)
     by_arm = levels(plan, seen, asked.event, asked.incident_window_s)
     low, high = (next(one for one in by_arm if one.arm == name) for name in (asked.low, asked.high))
@@ -156,23 +167,29 @@ def weighed(index: Index, run: RunHeader, found: Sequence[Result], seen: Sequenc
     compared = [one for one in seen if one.round != RETURN]
     groups = incidents(events_of(compared, asked.event), asked.incident_window_s)
     schedule = _schedule(found, asked)
-    late = "" if schedule.kept else _late(schedule)
+    coverage = _coverage(plan, found, index)
+    state = State(
+        late="" if schedule.kept else _late(schedule),
+        stopped=ran.stopped,
+        over=coverage.results - coverage.cut_off >= WHOLE * coverage.planned,
+        e_value=_e_value(index, groups, by_round, asked),
+    )
     sizes = [len(group) for group in groups if _arm_of(index, group) in {asked.low, asked.high}]
     returned = [one for one in seen if one.round == RETURN]
     lowest, kinds = plan.arms[0], {one.id: str(one.kind) for one in seen}
     return Judged(
         plan_hash=plan.hash,
-        target=run.target,
-        started_at=run.started_at,
+        target=ran.header.target,
+        started_at=ran.header.started_at,
         contrast=asked,
-        verdict=decide(asked, low, high, by_round, sizes, late=late),
+        verdict=decide(asked, low, high, by_round, sizes, state),
         levels=by_arm,
         returned=level(lowest, returned, asked.event, asked.incident_window_s) if returned else None,
         trend=_trend(plan.arms, by_arm, by_round),
         questions=_questions(plan, seen, asked),
-        e_value=round(_e_value(index, groups, by_round, asked), 4),
+        e_value=round(state.e_value, 4),
         schedule=schedule,
-        coverage=_coverage(plan, found, index),
+        coverage=coverage,
         canaries=_canaries(seen),
         incidents=[_incident(index, group, kinds) for group in groups[:MAX_INCIDENTS]],
         notes=list(plan.notes),
@@ -185,10 +202,11 @@ def asked_of(plan: PlanHeader) -> Contrast:
     return plan.contrast
 
 
-def _run(plan: PlanHeader, results: Path) -> tuple[RunHeader, list[Result]]:
-    """The run's header and results; of several files merged the last result of an id counts."""
+def _run(plan: PlanHeader, results: Path) -> Ran:
+    """The run's header and results; the last result of an id counts."""
     header: RunHeader | None = None
     found: dict[str, Result] = {}
+    stopped = ""
     for line in read(results):
         match line:
             case RunHeader():
@@ -199,11 +217,13 @@ def _run(plan: PlanHeader, results: Path) -> tuple[RunHeader, list[Result]]:
                     )
             case Result():
                 found[line.id] = line
+            case Closing():
+                stopped = line.stopped or ""
             case _:
                 pass
     if header is None:
         raise PlanError(f"{results.name} holds no run")
-    return header, list(found.values())
+    return Ran(header, list(found.values()), stopped)
 
 
 def _schedule(found: Iterable[Result], asked: Contrast) -> Schedule:

@@ -9,6 +9,9 @@
                          are shrunk by the design effect first
     UNDECIDED            neither, and how many more requests an arm would likely decide
 
+A run that is not over, or was stopped, may be looked at as often as one likes, and p-values may not: it is
+LOAD-DEPENDENT only by its e-value, else undecided. One that was stopped for its errors has a failing backend.
+
 Where no arm has an event, `reproduced` is false: the bound still holds, but what was reported was not seen.
 "Not significant" alone is never told as "not the load".
 """
@@ -16,12 +19,14 @@ Where no arm has an event, `reproduced` is false: the bound still holds, but wha
 from collections.abc import Sequence
 from enum import StrEnum
 from math import ceil, isfinite
+from typing import Final
 
 import msgspec
 
 from replay.judging.levels import Level, Round
 from replay.plan import Contrast
 from replay.stats.clusters import design_effect, permutation
+from replay.stats.evalue import SHOWN
 from replay.stats.exact import PER, Rate
 from replay.stats.power import requests_needed
 from replay.stats.ratio import contrast, difference_upper
@@ -29,6 +34,10 @@ from replay.stats.ratio import contrast, difference_upper
 FAILING_SHARE = 0.25
 """Timeouts are part of what load does (the race under study makes one request in ten time out); beyond one in
 four the answers left are too odd a choice."""
+
+
+ERRORS: Final = "errors"
+"""As a results file says it."""
 
 
 class Outcome(StrEnum):
@@ -39,6 +48,15 @@ class Outcome(StrEnum):
     UNDECIDED = "UNDECIDED"
     SCHEDULE_NOT_KEPT = "SCHEDULE NOT KEPT"
     BACKEND_FAILING = "BACKEND FAILING"
+
+
+class State(msgspec.Struct, frozen=True):
+    """How the run went, beside what it found."""
+
+    late: str = ""  # why the schedule was not kept
+    stopped: str = ""  # what ended the run before its time
+    over: bool = True  # all that was planned was sent, or nearly
+    e_value: float = 1.0
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,22 +79,24 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+AS_PLANNED: Final = State()
+
+
 def decide(
     asked: Contrast,
     low: Level,
     high: Level,
     rounds: Sequence[Round],
     sizes: Sequence[int],
-    *,
-    late: str = "",
+    state: State = AS_PLANNED,
 ) -> Verdict:
-    """Weigh one contrast; `sizes` are those of the incidents of both arms, `late` why the schedule fell."""
+    """Weigh one contrast; `sizes` are those of the incidents of both arms."""
     low_rate, high_rate = low.rate, high.rate
     if low_rate is None or high_rate is None:
         empty = low.arm if low_rate is None else high.arm
-        return _void(asked, late, low, high, f"{empty} has no whole answer")
+        return _void(asked, state, low, high, f"{empty} has no whole answer")
     evidence = weigh(asked, low, high, rounds, sizes)
-    outcome, why = _outcome(evidence, asked, low, high, late)
+    outcome, why = _broken(state, low, high) or _outcome(evidence, asked, state)
     more = _more(asked, low_rate, high_rate, evidence) if outcome is Outcome.UNDECIDED else None
     return msgspec.structs.replace(evidence, verdict=outcome, why=why, more_requests=more)
 
@@ -107,26 +127,35 @@ def weigh(asked: Contrast, low: Level, high: Level, rounds: Sequence[Round], siz
     )
 
 
-def _outcome(found: Verdict, asked: Contrast, low: Level, high: Level, late: str) -> tuple[Outcome, str]:
+def _broken(state: State, low: Level, high: Level) -> tuple[Outcome, str] | None:
+    """What makes any number worthless."""
     failing = next((one for one in (low, high) if one.failing_share > FAILING_SHARE), None)
-    bound = found.upper_per_10k if found.upper_per_10k is not None else asked.margin_per_10k
-    if late:
-        return Outcome.SCHEDULE_NOT_KEPT, late
+    if state.stopped == ERRORS:
+        return Outcome.BACKEND_FAILING, "the run was stopped for its errors"
     if failing is not None:
         return Outcome.BACKEND_FAILING, f"{failing.failing_share:.0%} of {failing.arm} failed"
+    return (Outcome.SCHEDULE_NOT_KEPT, state.late) if state.late else None
+
+
+def _outcome(found: Verdict, asked: Contrast, state: State) -> tuple[Outcome, str]:
+    bound = found.upper_per_10k if found.upper_per_10k is not None else asked.margin_per_10k
+    open_still = f"a difference of {bound:.2g} per 10,000 is not excluded"
+    if not state.over:
+        shown = state.e_value >= SHOWN
+        so_far = f"the run is not over ({state.stopped or 'so far'}); e-value {state.e_value:.3g}"
+        return (Outcome.LOAD_DEPENDENT if shown else Outcome.UNDECIDED), so_far
     if found.p <= asked.alpha:
         return Outcome.LOAD_DEPENDENT, f"p = {found.p:.2g}"
     if bound < asked.margin_per_10k:
         below = f"{asked.high} minus {asked.low} is below {bound:.2g} per 10,000 at 95 %"
         return Outcome.NOT_LOAD_DEPENDENT, f"{below}, margin {asked.margin_per_10k:g}"
-    return Outcome.UNDECIDED, f"p = {found.p:.2g}, and a difference of {bound:.2g} per 10,000 is not excluded"
+    return Outcome.UNDECIDED, f"p = {found.p:.2g}, and {open_still}"
 
 
-def _void(asked: Contrast, late: str, low: Level, high: Level, why: str) -> Verdict:
-    failing = max(low.failing_share, high.failing_share) > FAILING_SHARE
-    outcome = Outcome.BACKEND_FAILING if failing else Outcome.UNDECIDED
+def _void(asked: Contrast, state: State, low: Level, high: Level, why: str) -> Verdict:
+    outcome, because = _broken(state, low, high) or (Outcome.UNDECIDED, why)
     return Verdict(
-        verdict=Outcome.SCHEDULE_NOT_KEPT if late else outcome,
+        verdict=outcome,
         reproduced=bool(low.events or high.events),
         p=1.0,
         p_incidents=1.0,
@@ -139,7 +168,7 @@ def _void(asked: Contrast, late: str, low: Level, high: Level, why: str) -> Verd
         upper_per_10k=None,
         margin_per_10k=asked.margin_per_10k,
         design_effect=1.0,
-        why=late or why,
+        why=because,
     )
 
 

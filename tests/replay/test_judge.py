@@ -9,7 +9,7 @@ from replay.canary import mark
 from replay.judge import Judged, judge
 from replay.judging.verdict import Outcome
 from replay.plan import Arm, PlanError, Send
-from replay.results import RunHeader
+from replay.results import Closing, RunHeader
 from tests.replay.judging.made import ARMS, CONTRAST, WRONG, Change, planned, ran, rules
 
 
@@ -105,12 +105,24 @@ def test_a_run_of_another_plan_is_refused(tmp_path: Path) -> None:
         judge(tmp_path / "p", tmp_path / "r", rules())
 
 
-def test_a_run_that_was_cut_off_is_judged_by_what_there_is(tmp_path: Path) -> None:
-    found = _judged(
-        tmp_path, lambda send: {"ending": "aborted", "error": "cut off"} if send.block > 9 else {}
-    )
-    assert found.coverage.cut_off > 100
+def test_a_run_that_was_cut_off_is_not_over_and_its_e_value_counts(tmp_path: Path) -> None:
+    def cut(send: Send) -> dict[str, object]:
+        return {"ending": "aborted", "error": "cut off"} if send.block > 12 else _bad_at_peak(send)
+
+    found = _judged(tmp_path, cut)
+    assert found.coverage.cut_off > 80
     assert all(one.failures == {} for one in found.levels)
+    assert found.verdict.verdict is (Outcome.LOAD_DEPENDENT if found.e_value >= 20 else Outcome.UNDECIDED)
+    assert "not over" in found.verdict.why
+
+
+def test_what_ended_the_run_is_told(tmp_path: Path) -> None:
+    header, sends = planned(tmp_path / "p")
+    ran(tmp_path / "r", header, sends[:300])
+    closing = Closing(kept=True, late_p99_ms=1.0, late_limit_ms=5.0, stopped="errors")
+    with (tmp_path / "r").open("ab") as file:
+        file.write(msgspec.json.encode(closing) + b"\n")
+    assert judge(tmp_path / "p", tmp_path / "r", rules()).verdict.verdict is Outcome.BACKEND_FAILING
 
 
 def test_a_verdict_goes_to_json_and_back(tmp_path: Path) -> None:

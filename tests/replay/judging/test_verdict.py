@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from replay.judging.levels import Level, Round
-from replay.judging.verdict import Outcome, Verdict, decide
+from replay.judging.verdict import Outcome, State, Verdict, decide, weigh
 from replay.plan import Contrast
 
 ASKED = Contrast(low="idle", high="peak", margin_per_10k=4, incident_window_s=5)
@@ -97,7 +97,7 @@ def test_a_cluster_in_one_block_is_no_proof() -> None:
 
 def test_a_late_client_and_a_failing_backend_come_before_any_number() -> None:
     by_round = _rounds([0] * ROUNDS, _spread(30))
-    late = decide(ASKED, _level("idle", 0), _level("peak", 30), by_round, [1] * 30, late="late")
+    late = decide(ASKED, _level("idle", 0), _level("peak", 30), by_round, [1] * 30, state=State(late="late"))
     assert (late.verdict, late.why) == (Outcome.SCHEDULE_NOT_KEPT, "late")
     failed = decide(ASKED, _level("idle", 0), _level("peak", 30, failed=9_000), by_round, [1] * 30)
     assert failed.verdict is Outcome.BACKEND_FAILING
@@ -122,14 +122,11 @@ def test_clusters_of_four_give_a_false_load_dependent_at_most_once_in_twenty(see
         by_round = _rounds([low for low, _ in events], [high for _, high in events])
         low, high = (sum(pair[at] for pair in events) for at in (0, 1))
         low_seen, high_seen = (sum(pair[at] for pair in grouped) for at in (0, 1))
-        found = decide(
-            ASKED,
+        sides = (
             _level("idle", low, low_seen if seen_by_window else low),
             _level("peak", high, high_seen if seen_by_window else high),
-            by_round,
-            [1] * (low + high),
         )
-        wrong += found.verdict is Outcome.LOAD_DEPENDENT
+        wrong += weigh(ASKED, *sides, by_round, [1] * (low + high)).p <= ASKED.alpha
     assert wrong / runs <= 0.05
 
 
@@ -143,3 +140,22 @@ def test_a_real_effect_is_found_about_as_often_as_planned() -> None:
     ]
     assert np.mean([one.verdict is Outcome.LOAD_DEPENDENT for one in found]) > 0.8
     assert not any(one.verdict is Outcome.NOT_LOAD_DEPENDENT for one in found if one.p_events < 0.05)
+
+
+def test_a_run_that_is_not_over_is_judged_by_its_e_value_alone() -> None:
+    by_round = _rounds([0] * ROUNDS, _spread(30))
+    sides = (_level("idle", 0), _level("peak", 30), by_round, [1] * 30)
+    early = decide(ASKED, *sides, State(over=False, e_value=19.9))
+    assert (early.verdict, early.p < 0.001) == (Outcome.UNDECIDED, True)
+    assert "not over (so far)" in early.why
+    shown = decide(ASKED, *sides, State(over=False, e_value=20, stopped="interrupted"))
+    assert shown.verdict is Outcome.LOAD_DEPENDENT
+    assert "interrupted" in shown.why
+
+
+def test_a_run_that_was_stopped_for_its_errors_has_a_failing_backend() -> None:
+    by_round = _rounds([0] * ROUNDS, _spread(30))
+    found = decide(
+        ASKED, _level("idle", 0), _level("peak", 30), by_round, [], State(stopped="errors", over=False)
+    )
+    assert found.verdict is Outcome.BACKEND_FAILING

@@ -6,27 +6,29 @@
 A prompt is remembered as hashes alone: of each `BLOCK` characters, of the same without white space, and of
 its lines. What two turns share is counted in blocks; where they part, the other two say how:
 
-    whitespace   the same words, other blanks: a client that formats its history anew
+    whitespace   the same words go on after the bytes have parted: a client that formats its history anew
     order        the same lines, elsewhere: tools or files listed in another order
-    rewritten    neither: a history that was edited or compacted (said only of a session that has a name)
+    edited       most of the same lines, but something near the beginning was put in, taken out or changed
+    rewritten    none of these: a history that was compacted (said only of a session that has a name)
 
-These are the client's doing, and no cache can help. Where the turn before is a prefix and little or nothing
-was found, it is the cache's: `zero_hit`, `short_hit`. Another worker answered, or a giant prompt pushed it
+These are the client's doing, and no cache can help. Where the bytes are the same and little or nothing was
+found, it is the cache's: `zero_hit`, `short_hit`. Another worker answered, or a giant prompt pushed it
 out: said where it is known, for a miss explained is no fault.
 
 A session is known by its header, else by where its first words begin, white space apart; of several that
 begin alike the nearest is taken. Tools are put first, as chat templates do; the engine's template is not
 known, so that the number expected is a floor reckoned in characters, good to a few per cent.
 
-Bounds: `TURNS_MAX` turns, about 25 kB each; `MAX_CHARS` of a prompt are read. Cost: 1 ms for 100 kB, off the
+Bounds: `TURNS_MAX` turns, about 60 kB each; `MAX_CHARS` of a prompt are read. Cost: 2 ms for 100 kB, off the
 data loop.
 """
 
 from array import array
+from bisect import bisect_right
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from enum import StrEnum
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Final
 
 import msgspec
@@ -34,8 +36,8 @@ import msgspec
 from service.core.events import UNKNOWN, Cached
 from service.core.prefix_cache import GIANT_TOKENS, MIN_TOKENS
 
-BLOCK: Final = 256
-"""Characters: 64 tokens or so, the resolution of what is expected."""
+BLOCK: Final = 64
+"""Characters: 16 tokens or so, the resolution of what is expected."""
 MAX_CHARS: Final = 1 << 18
 LINES_CHARS: Final = 1 << 16
 """Of a prompt, what is read for its order."""
@@ -43,10 +45,15 @@ KEY_CHARS: Final = 512
 TURNS_MAX: Final = 1024
 ALIKE_MAX: Final = 8
 """Turns kept of sessions that begin alike."""
-MIN_CHARS: Final = 4 * MIN_TOKENS
-CONTINUES: Final = 0.9
-"""Share of the turn before that must stand at the beginning of this one; the last message may be cut."""
+MIN_CHARS: Final = 16 * BLOCK
+"""Of a prompt: less has little to share. A miss must weigh `MIN_TOKENS` before it is called one."""
+CONTINUES: Final = 0.5
+"""Share of the turn before that must stand at the beginning of this one: clients replace the last part."""
+GAP_CHARS: Final = 4 * BLOCK
+GAP: Final = 0.1
+"""Words that go on after the bytes parted: so many characters, and this share of the turn before."""
 SAME_LINES: Final = 0.95
+MOST_LINES: Final = 0.6
 SHORT: Final = 0.5
 FINDINGS_MAX: Final = 256
 WORKERS_MAX: Final = 1024
@@ -59,6 +66,7 @@ class CacheKind(StrEnum):
     SHORT_HIT = "short_hit"
     WHITESPACE = "whitespace"
     ORDER = "order"
+    EDITED = "edited"
     REWRITTEN = "rewritten"
 
 
@@ -101,6 +109,7 @@ class _Print(msgspec.Struct):
     chars: int
     blocks: "array[int]"
     bare: "array[int]"  # without white space
+    bare_chars: "array[int]"  # other characters than white space up to the end of each block
     lines: "array[int]"
     prompt_tokens: int
 
@@ -150,9 +159,9 @@ class CacheWatch:
         self, turn: SessionTurn, mine: _Print, before: _Print, told: int, session: str
     ) -> CacheFinding | None:
         shared = _shared(before.blocks, mine.blocks) * BLOCK
-        whole = len(before.blocks) * BLOCK
-        drift = None if shared >= CONTINUES * whole else _drift(before, mine, named=bool(turn.session))
-        if drift is None and shared < CONTINUES * whole:
+        continues = shared >= CONTINUES * len(before.blocks) * BLOCK
+        drift = _drift(before, mine, shared, continues=continues, named=bool(turn.session))
+        if drift is None and not continues:
             self.counts["first"] += 1  # another session that begins alike
             return None
         expected = int(shared / max(mine.chars, 1) * max(mine.prompt_tokens, 0))
@@ -216,15 +225,23 @@ def _print(turn: SessionTurn) -> _Print:
     if turn.tools_chars:
         prompt = prompt[-turn.tools_chars :] + prompt[: -turn.tools_chars]
     prompt = prompt[:MAX_CHARS]
+    bare, bare_chars = _bare(prompt)
     return _Print(
         at=turn.at,
         worker=turn.worker,
         chars=len(turn.prompt),
         blocks=_blocks(prompt),
-        bare=_blocks("".join(prompt.split())),
+        bare=_blocks(bare),
+        bare_chars=bare_chars,
         lines=array("q", sorted({hash(line) for line in prompt[:LINES_CHARS].splitlines() if line.strip()})),
         prompt_tokens=turn.cached.prompt_tokens,
     )
+
+
+def _bare(text: str) -> tuple[str, "array[int]"]:
+    """The text without white space, and how much of it stands before the end of each block."""
+    pieces = ["".join(text[at : at + BLOCK].split()) for at in range(0, len(text), BLOCK)]
+    return "".join(pieces), array("q", accumulate(map(len, pieces)))
 
 
 def _blocks(text: str) -> "array[int]":
@@ -238,13 +255,19 @@ def _shared(before: "array[int]", now: "array[int]") -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _drift(before: _Print, mine: _Print, *, named: bool) -> CacheKind | None:
-    """How the bytes of a prompt have changed under the same content; None: it is no turn of this session."""
-    if _shared(before.bare, mine.bare) >= CONTINUES * len(before.bare):
+def _drift(before: _Print, mine: _Print, shared: int, *, continues: bool, named: bool) -> CacheKind | None:
+    """How a prompt's bytes have changed under the same content; None: not at all, or it is another's."""
+    same_words = bisect_right(mine.bare_chars, _shared(before.bare, mine.bare) * BLOCK) * BLOCK
+    if same_words - shared >= max(GAP_CHARS, GAP * before.chars):
         return CacheKind.WHITESPACE
+    if continues:
+        return None
     lines = set(before.lines)
-    if len(lines) > 1 and len(lines & set(mine.lines)) >= SAME_LINES * len(lines):
+    same = len(lines & set(mine.lines)) / len(lines) if len(lines) > 1 else 0.0
+    if same >= SAME_LINES:
         return CacheKind.ORDER
+    if same >= MOST_LINES:
+        return CacheKind.EDITED
     return CacheKind.REWRITTEN if named else None
 
 

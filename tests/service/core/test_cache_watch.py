@@ -130,6 +130,21 @@ def test_another_order_of_the_same_lines_is_named(watch: CacheWatch) -> None:
     assert finding.kind is CacheKind.ORDER
 
 
+def test_a_beginning_that_was_edited_is_named(watch: CacheWatch) -> None:
+    session = Session(watch, name="s-1")
+    session.turn()
+    finding = session.turn(0, prompt="It is half past ten.\n" + session.history[300:])
+    assert finding is not None
+    assert (finding.kind, finding.parted_at) == (CacheKind.EDITED, 0)
+
+
+def test_a_last_message_that_is_replaced_is_no_drift(watch: CacheWatch) -> None:
+    session = Session(watch)
+    session.turn()
+    assert session.turn(prompt=session.history[:12_000] + text(5_000, 9)) is None
+    assert watch.counts["continued"] == 1
+
+
 def test_a_rewritten_history_is_named_where_the_session_has_a_name(watch: CacheWatch) -> None:
     named = Session(watch, name="s-1")
     named.turn()
@@ -175,6 +190,7 @@ def test_a_short_prompt_may_be_gone_for_any_reason(watch: CacheWatch) -> None:
     session.history = text(2_000)
     session.turn()
     assert session.turn(0) is None
+    assert watch.counts["continued"] == 1
 
 
 def test_a_giant_prompt_explains_a_miss(watch: CacheWatch) -> None:

@@ -7,8 +7,8 @@ A prompt is remembered as hashes alone: of each `BLOCK` characters, of the same 
 its lines. What two turns share is counted in blocks; where they part, the other two say how:
 
     whitespace   the same words go on after the bytes have parted: a client that formats its history anew
-    order        the same lines, elsewhere: tools or files listed in another order
-    edited       most of the same lines, but something near the beginning was put in, taken out or changed
+    order        most of the same lines, in another order: tools or files listed otherwise
+    edited       most of the same lines, in their order: something near the beginning was put in, taken out or changed
     rewritten    none of these: a history that was compacted (said only of a session that has a name)
 
 These are the client's doing, and no cache can help. Where the bytes are the same and little or nothing was
@@ -52,7 +52,6 @@ CONTINUES: Final = 0.5
 GAP_CHARS: Final = 4 * BLOCK
 GAP: Final = 0.1
 """Words that go on after the bytes parted: so many characters, and this share of the turn before."""
-SAME_LINES: Final = 0.95
 MOST_LINES: Final = 0.6
 SHORT: Final = 0.5
 FINDINGS_MAX: Final = 256
@@ -110,7 +109,7 @@ class _Print(msgspec.Struct):
     blocks: "array[int]"
     bare: "array[int]"  # without white space
     bare_chars: "array[int]"  # other characters than white space up to the end of each block
-    lines: "array[int]"
+    lines: "array[int]"  # each once, in their order
     prompt_tokens: int
 
 
@@ -233,7 +232,9 @@ def _print(turn: SessionTurn) -> _Print:
         blocks=_blocks(prompt),
         bare=_blocks(bare),
         bare_chars=bare_chars,
-        lines=array("q", sorted({hash(line) for line in prompt[:LINES_CHARS].splitlines() if line.strip()})),
+        lines=array(
+            "q", dict.fromkeys(hash(line) for line in prompt[:LINES_CHARS].splitlines() if line.strip())
+        ),
         prompt_tokens=turn.cached.prompt_tokens,
     )
 
@@ -262,12 +263,10 @@ def _drift(before: _Print, mine: _Print, shared: int, *, continues: bool, named:
         return CacheKind.WHITESPACE
     if continues:
         return None
-    lines = set(before.lines)
-    same = len(lines & set(mine.lines)) / len(lines) if len(lines) > 1 else 0.0
-    if same >= SAME_LINES:
-        return CacheKind.ORDER
-    if same >= MOST_LINES:
-        return CacheKind.EDITED
+    old, new = set(before.lines), set(mine.lines)
+    if len(old) > 1 and len(old & new) >= MOST_LINES * len(old):
+        stayed = [line for line in before.lines if line in new]
+        return CacheKind.EDITED if stayed == [line for line in mine.lines if line in old] else CacheKind.ORDER
     return CacheKind.REWRITTEN if named else None
 
 

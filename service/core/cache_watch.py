@@ -8,7 +8,7 @@ its lines. What two turns share is counted in blocks; where they part, the other
 
     whitespace   the same words go on after the bytes have parted: a client that formats its history anew
     order        most of the same lines, in another order: tools or files listed otherwise
-    edited       most of the same lines, in their order: something near the beginning was put in, taken out or changed
+    edited       most of the same lines, in their order: near the beginning something was put in or changed
     rewritten    none of these: a history that was compacted (said only of a session that has a name)
 
 These are the client's doing, and no cache can help. Where the bytes are the same and little or nothing was

@@ -27,6 +27,7 @@ from service.edges.headers import POLICY, REQUEST_ID, Headers, size_of, towards_
 from service.edges.outlet import Receive, Send
 from service.edges.refusals import RETRY_AFTER_S, RefusedError, refusal_body, refusal_headers
 from service.edges.relay import TICK_S, UNAVAILABLE, Means, Relay
+from service.edges.rid import kept_model
 from service.edges.upstream import Request
 
 READ: Final = frozenset({"GET", "HEAD"})
@@ -191,7 +192,10 @@ class Proxy:
                 raise RefusedError(400, "unreadable_body", message, Guilty.CLIENT) from None
             self.means.desk.count("uninspected", "malformed")
             return None
-        return Inspected(facts, dialect, self._route(scope, facts.model))
+        route = self._route(scope, facts.model)
+        if (model := kept_model(facts.model)) != facts.model:
+            facts = msgspec.structs.replace(facts, model=model)
+        return Inspected(facts, dialect, route)
 
     def _route(self, scope: Mapping[str, Any], model: str) -> RoutePolicy:
         return self._routes.find(_path(scope), model, _wish(scope))

@@ -1,8 +1,9 @@
-"""A client's request id, as it may be kept.
+"""What a client calls its request and its model, as it may be kept.
 
 Clients choose their ids, and some put into them what nobody should keep: a name, a number, a line of
 a prompt. Kept as sent is what looks like an id (`looks_like_id`); anything else as a keyed hash, the same for
-one id while the salt lives, so that who knows the id still finds its records. On the wire nothing changes.
+one id while the salt lives, so that who knows the id still finds its records. Model names are free text, too,
+where the engine serves one model under any name. On the wire nothing changes.
 
     kept_rid("req-8f3a", salt)          req-8f3a
     kept_rid("ask Jane Doe", salt)      h- and 32 hex digits
@@ -23,6 +24,16 @@ HIDDEN: Final = "hidden"
 
 _ID: Final = re.compile(rf"(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9._:-]{{1,{ID_CHARS}}}")
 """With a letter at least: digits alone may be somebody's number."""
+
+
+MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
+"""A name as hubs and launch commands have them, a LoRA's behind a colon."""
+ODD: Final = "odd"
+
+
+def kept_model(model: str) -> str:
+    """The model as records, groups and pins name it; one name for all that is none."""
+    return model if not model or MODEL.fullmatch(model) else ODD
 
 
 def looks_like_id(rid: str) -> bool:

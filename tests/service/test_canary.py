@@ -76,7 +76,7 @@ ANSWERS: tuple[Script, ...] = (
 """What the router says, request by request."""
 
 ASKS = (
-    (CHAT, body(messages=[{"role": "user", "content": CANARY}], user=CANARY, rid=CANARY)),
+    (CHAT, body(messages=[{"role": "user", "content": CANARY}], user=CANARY, rid=CANARY, model=CANARY)),
     (CHAT, body(messages=[{"role": CANARY, "content": [{"type": "text", "text": CANARY}]}])),
     (CHAT, body(messages=[{"role": "user", "content": CANARY}], stop=[CANARY])),
     (CHAT, body(messages=[{"role": "user", "content": CANARY}])),

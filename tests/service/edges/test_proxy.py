@@ -215,6 +215,15 @@ async def test_a_request_of_unreadable_model_is_refused_where_one_model_of_its_p
         assert len(port.upstream.requests) == 1
 
 
+async def test_a_route_knows_a_model_by_the_name_that_was_sent() -> None:
+    strict = RouteSettings(name="agents", match=Match(model="Jane*"), policy=Policy.STRICT)
+    async with guarded([head(), *pieces(*chat("BAD"))], routes=(strict,)) as port:
+        await port.ask(body(model="Jane Doe"))
+        assert {incident.route for incident in port.kept} == {"agents"}
+        assert {incident.model for incident in port.kept} == {"odd"}
+        assert b'"Jane Doe"' in port.upstream.bodies()[0]
+
+
 async def test_a_client_may_choose_among_the_policies_that_are_allowed() -> None:
     bad = [head(), *pieces(*chat("BAD"))]
     async with guarded(bad, by_header=(Policy.STRICT,)) as port:

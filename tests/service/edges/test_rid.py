@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from service.core.events import Channel, Finding, Judgement, Kind, Level
-from service.edges.rid import HIDDEN, anonymous, kept_rid, shown_rid
+from service.edges.rid import HIDDEN, ODD, anonymous, kept_model, kept_rid, shown_rid
 from tests.service.edges.kept import incident
 
 SALT = b"salt"
@@ -61,3 +61,13 @@ def test_no_id_of_an_incident_is_left_out() -> None:
 def test_what_names_nobody_stays() -> None:
     made = incident("r1")
     assert anonymous(made, SALT) == made
+
+
+@pytest.mark.parametrize("model", ["", "glm-5", "Qwen/Qwen3-235B-A22B@main", "base:lora-1", "gpt-4.1"])
+def test_a_models_name_is_kept(model: str) -> None:
+    assert kept_model(model) == model
+
+
+@pytest.mark.parametrize("model", ["Jane Doe", "m\n", "-x", "\u00e4", "m" * 129, 'a"b'])
+def test_what_is_no_models_name_is_not(model: str) -> None:
+    assert kept_model(model) == ODD

@@ -77,8 +77,14 @@ bench-gateway: setup ## CPU a streamed chunk beside smg and a bare relay, and th
 bench-path: setup ## CPU of a chunk's path inside the core, part by part: feed, look, each detector
 	.venv/bin/python -m replay.bench.path $(ARGS)
 
-bench-detectors: setup ## CPU a token of all detectors
+bench-detectors: setup ## delays, recall, false alarms and cost of the detectors, into rules/quality.json
 	.venv/bin/python -m replay.bench.detectors $(ARGS)
+
+bench-joint: setup ## all detectors together on the lab's faults, into rules/quality.json
+	.venv/bin/python -m replay.bench.joint $(ARGS)
+
+bench-falsealarm: setup ## clean requests that are taken for corrupted: 2000, or ARGS="--requests 300000" for a night
+	.venv/bin/python -m replay.bench.falsealarm $(ARGS)
 
 # What bench-replay is measured against, each in an environment of its own; only SGLang's one extension is used.
 .venv-bench-%/.ready: requirements/bench-%.txt .venv/.locked

@@ -13,7 +13,7 @@ acceptance, no text. `shown` is how many bytes the answer came to show behind th
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -66,13 +66,18 @@ def events(text: str, rng: Random) -> list[Delta]:
     return [*cut, Delta(tokens=len(text) // 4 + 1, finish="stop")]
 
 
+def alone(facts: RequestFacts) -> Inspector:
+    """The cross-talk detector and nobody else."""
+    detector, fusion = judge()
+    return Inspector(facts, WorkerFacts(), [detector], fusion)
+
+
 class Stream:
     """One answer on its way."""
 
-    def __init__(self, facts: RequestFacts, party: Party, deltas: Sequence[Delta]) -> None:
-        detector, fusion = judge()
+    def __init__(self, inspector: Inspector, party: Party, deltas: Sequence[Delta]) -> None:
         self.party = party
-        self.inspector = Inspector(facts, WorkerFacts(), [detector], fusion)
+        self.inspector = inspector
         self._batches = [deltas[at : at + BATCH] for at in range(0, len(deltas), BATCH)][::-1]
 
     def step(self, now: float) -> bool:
@@ -87,6 +92,8 @@ class Bench:
 
     seed: int
     bits: int = 20
+    inspect: Callable[[RequestFacts], Inspector] = alone
+    cut: Callable[[str, Random], list[Delta]] = events
     index: Provenance = field(init=False)
     rng: Random = field(init=False)
     looks: int = 0
@@ -108,7 +115,7 @@ class Bench:
 
     def start(self, request: Request, rid: str) -> Stream:
         party, facts = self.enter(request.facts, rid, request.tenant, request.session)
-        return Stream(facts, party, events(request.answer, self.rng))
+        return Stream(self.inspect(facts), party, self.cut(request.answer, self.rng))
 
     def step(self, stream: Stream, now: float) -> bool:
         """One look at one stream, and a tick when it is time."""
@@ -118,9 +125,9 @@ class Bench:
         return stream.step(now)
 
 
-def clean(requests: int, seed: int = 1) -> dict[str, Any]:
+def clean(requests: int, seed: int = 1, bench: Bench | None = None) -> dict[str, Any]:
     """Judge clean traffic."""
-    bench, sessions = Bench(seed), World(seed).sessions()
+    bench, sessions = bench or Bench(seed), World(seed).sessions()
     running: list[tuple[Iterator[list[Request]], list[Stream]]] = []
     seen: Counter[str] = Counter()
     while seen["requests"] < requests:
@@ -200,7 +207,7 @@ def _judged(text: str, prompts: Sequence[str], seed: int) -> Judgement:
         facts = RequestFacts(dialect="sglang_generate", prompt=prompt)
         rid = "donor" if place == len(prompts) - 2 else f"r{place}"
         party, facts = bench.enter(facts, rid, f"tenant-{place}")
-    stream = Stream(facts, party, events(text, bench.rng))
+    stream = Stream(alone(facts), party, events(text, bench.rng))
     while stream.step(0.0):
         bench.index.read(0.0)
     return stream.inspector.finish(0.0, clean=True)

@@ -123,6 +123,10 @@ def tables(figures: Mapping[str, Any]) -> str:
     parts.append(_scores(labelled))
     if "bulk" in figures:
         parts.append(_bulk(figures["bulk"]))
+    if "joint" in figures:
+        parts.append(_joint(figures["joint"]))
+    if "clean_requests" in figures:
+        parts.append(_clean(figures["clean_requests"]))
     parts.append(_cost(figures["cost"]))
     return "\n".join(parts)
 
@@ -208,6 +212,44 @@ def _bulk(figures: Mapping[str, Any]) -> str:
     ]
     head = ("class", "windows", "flagged", "interval of the share", "per million tokens")
     return _table("Windows of 2,000 characters of ordinary files, judged as finished answers", head, rows)
+
+
+def _joint(figures: Mapping[str, Any]) -> str:
+    """The lab's fault matrix: by setting, by fault, by text, and what went out by policy."""
+    settings = figures["recall"]
+    head = (
+        "wrong",
+        "acted",
+        "recall",
+        "interval",
+        "suspected",
+        "right",
+        "acted_on_right",
+        "verdicts_on_right",
+    )
+    rows = [(name, *(row[key] for key in head)) for name, row in settings.items()]
+    parts = [
+        _table("Faults of the lab's KV, all detectors together, held to strict", ("setting", *head), rows)
+    ]
+    keys = ("struck", "wrong", *settings, "acted_on_right")
+    for title, group in (("fault", figures["by_fault"]), ("what the answer became", figures["by_text"])):
+        lines = [(name, *(row.get(key, 0) for key in keys)) for name, row in group.items() if row["struck"]]
+        parts.append(_table(f"The same by {title}: answers acted upon", (title, *keys), lines))
+    delivered = [
+        (text, policy, row["p50"], row["p99"])
+        for text, policies in figures["delivered_bad_tokens"].items()
+        for policy, row in policies.items()
+    ]
+    title = "Tokens delivered past the first wrong one"
+    return "\n".join([*parts, _table(title, ("what the answer became", "policy", "p50", "p99"), delivered)])
+
+
+def _clean(figures: Mapping[str, Any]) -> str:
+    return _table(
+        "Clean requests of many sessions, all detectors with the index of who said what",
+        ("figure", "value"),
+        figures.items(),
+    )
 
 
 def _cost(figures: Mapping[str, Any]) -> str:

@@ -272,7 +272,9 @@ async def test_the_requests_of_clients_that_people_use_are_answered_unchanged() 
             assert answer.status_code == 200, one["client"]
             text = said(answer.text) if asked.get("stream") else TEXT_OF[path](answer.json())
             limit = asked.get("max_tokens") or asked.get("max_output_tokens") or 120
-            assert text.strip() == decode(ANSWER[:limit]).strip(), one["client"]
+            right = decode(ANSWER[:limit]).strip()
+            # who asks to go on behind the end gets the right answer and more
+            assert text.strip() == right or (asked.get("ignore_eos") and right in text), one["client"]
 
 
 def said(stream: str) -> str:

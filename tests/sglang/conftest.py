@@ -12,10 +12,10 @@ import pytest
 from service.core.probe_feed import ProbeFeed
 from service.edges.collectors.probe import ProbeReceiver
 from tests.sglang.engine import NGRAM, Engine, engine
-from tests.sglang.talk import Talk
+from tests.sglang.talk import Answer, Talk
 
 REPORT: Final = Path(__file__).parent / "report.json"
-CAPTURES: Final = Path(__file__).parents[1] / "fixtures" / "captures"
+CAPTURES: Final = Path(__file__).parents[1] / "fixtures" / "probe"
 KEEP: Final = os.environ.get("SPECGUARD_SGLANG_KEEP") == "1"
 """Write the captures and the report that the tree keeps."""
 
@@ -36,10 +36,11 @@ class KeepingFeed(ProbeFeed):
 class Figures(dict[str, Any]):
     """What was measured, for the report."""
 
-    def keep(self, name: str, text: str) -> None:
+    def keep(self, name: str, answer: Answer, datagrams: list[bytes]) -> None:
         """A capture, for the tests that run without an engine."""
         if KEEP:
-            (CAPTURES / name).write_text(text)
+            (CAPTURES / f"{name}.sse").write_bytes(answer.raw)
+            (CAPTURES / f"{name}.hex").write_text("".join(f"{one.hex()}\n" for one in datagrams))
 
 
 @pytest.fixture(scope="session")
@@ -86,14 +87,34 @@ async def remote(folder: Path) -> AsyncIterator[tuple[ProbeFeed, int]]:
 
 
 @pytest.fixture(scope="session")
-def ngram(home: Path, folder: Path, feed: KeepingFeed, remote: tuple[ProbeFeed, int]) -> Iterator[Engine]:
-    """SGLang with n-gram speculation, told of two sidecars."""
-    environment = {
-        "SPECGUARD_PROBE": f"unix:{feed.path},udp:127.0.0.1:{remote[1]}",
+def sidecar_socket(folder: Path) -> Path:
+    """Where a sidecar of its own process will listen; nobody does before."""
+    return folder / "sidecar.sock"
+
+
+@pytest.fixture(scope="session")
+def fault(folder: Path) -> Path:
+    """Written, it corrupts the KV of the next running request, once; see the kit's serve.sh."""
+    return folder / "fault.json"
+
+
+@pytest.fixture(scope="session")
+def probe(
+    folder: Path, feed: KeepingFeed, remote: tuple[ProbeFeed, int], sidecar_socket: Path, fault: Path
+) -> dict[str, str]:
+    """An engine's environment: a probe that tells three sidecars, and a way to break it."""
+    return {
+        "SPECGUARD_PROBE": f"unix:{feed.path},unix:{sidecar_socket},udp:127.0.0.1:{remote[1]}",
         "SPECGUARD_PROBE_KEY_FILE": str(folder / "key"),
+        "SGLANG_CPU_FAULT": str(fault),
     }
+
+
+@pytest.fixture(scope="session")
+def ngram(home: Path, folder: Path, probe: dict[str, str]) -> Iterator[Engine]:
+    """SGLang with n-gram speculation."""
     flags = (*NGRAM, "--max-running-requests", "32", "--decode-log-interval", "5")
-    with engine(home, folder / "ngram.log", "unified", flags, environment) as one:
+    with engine(home, folder / "ngram.log", "unified", flags, probe) as one:
         yield one
 
 

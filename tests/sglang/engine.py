@@ -1,6 +1,7 @@
 """The real SGLang on two CPU cores, as a process with our probe in it."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -58,6 +59,17 @@ def engine(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def break_next(fault: Path, kind: str) -> None:
+    """The engine looks for the file at each step, and renames it when it has done what it says."""
+    new = fault.with_suffix(".new")
+    new.write_text(json.dumps({"kind": kind, "from": 0.0, "to": 1.0, "min_len": 38}))
+    new.rename(fault)
+
+
+def was_broken(fault: Path) -> bool:
+    return not fault.exists()
 
 
 def free_port() -> int:

@@ -2,17 +2,24 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Coroutine
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from service.config import load_rules
+from service.core.events import Kind
 from service.core.loglines import LogEvent, LogKind
 from service.core.probe_feed import ProbeFeed
+from service.core.recorded import Rules, judge_capture
 from service.edges.collectors.logtail import LogTail
 from service.edges.collectors.scrape import Scraper
 from service.edges.router_admin import admin_client
 from tests.sglang.conftest import Figures, KeepingFeed
-from tests.sglang.engine import Engine
-from tests.sglang.talk import PROMPTS, Answer, Talk
+from tests.sglang.engine import Engine, break_next, was_broken
+from tests.sglang.talk import PROMPTS, Answer, Talk, ask_alike
 
 pytestmark = pytest.mark.timeout(1800)
 DRAFTS = 4  # the root of a verify step is the fifth
@@ -22,6 +29,16 @@ def histogram(series: tuple[int, ...] | list[int], like: list[int]) -> list[int]
     """Steps by what they accepted, at least as long as the engine's own list."""
     counts = Counter(series)
     return [counts[accepted] for accepted in range(max([len(like), *(accepted + 1 for accepted in counts)]))]
+
+
+def mean_lengths(answer: Answer, series: tuple[int, ...]) -> tuple[float, float]:
+    """Accept length as growth tells it, and as it was, over the same tokens: the last event is censored."""
+    estimate = [step.accepted + 1 for step in answer.estimate(DRAFTS)]
+    first = next(delta.tokens for delta in answer.deltas if delta.tokens > 0)
+    last = first + sum(estimate)
+    ends = accumulate((accepted + 1 for accepted in series), initial=1)
+    steps = sum(first < end <= last for end in ends)
+    return ((last - first) / len(estimate), (last - first) / steps) if steps else (1.0, 1.0)
 
 
 def is_exact(series: tuple[int, ...] | list[int], answer: Answer) -> bool:
@@ -42,8 +59,7 @@ async def test_generate_streams_carry_their_own_series(
     assert answer.exact == tuple(answer.accepted)
     assert feed.take(answer.rid) == answer.exact
     assert feed.whole(answer.rid)
-    figures.keep("sgl-probe-generate-stream.sse", answer.raw.decode())
-    figures.keep("sgl-probe-generate-datagrams.hex", "".join(f"{one.hex()}\n" for one in feed.datagrams))
+    figures.keep("clean-generate", answer, feed.datagrams)
     figures["generate"] = {"steps": len(answer.exact), "histogram": answer.histogram, "exact": True}
 
 
@@ -52,8 +68,7 @@ async def test_chat_streams_are_told_by_datagram(talk: Talk, feed: KeepingFeed, 
     answer = await talk.chat(PROMPTS[1])
     series = feed.take(answer.rid)
     assert is_exact(series, answer)
-    figures.keep("sgl-probe-chat-stream.sse", answer.raw.decode())
-    figures.keep("sgl-probe-chat-datagrams.hex", "".join(f"{one.hex()}\n" for one in feed.datagrams))
+    figures.keep("clean-chat", answer, feed.datagrams)
     figures["chat"] = {"steps": len(series), "histogram": answer.histogram, "exact": True}
 
 
@@ -74,35 +89,66 @@ async def test_a_second_sidecar_hears_the_same(
     assert remote[0].counts["bad_mac"] == 0
 
 
-@pytest.mark.parametrize(("streams", "pause_s"), [(4, 0.0), (4, 0.08), (32, 0.0), (32, 0.05)])
+@pytest.mark.parametrize(
+    ("streams", "pause_s", "interval"),
+    [(4, 0.0, 1), (4, 0.08, 1), (32, 0.0, 1), (32, 0.05, 1), (32, 0.05, 4)],
+)
 async def test_many_streams_at_once_are_each_exact(
-    talk: Talk, feed: KeepingFeed, figures: Figures, streams: int, pause_s: float
+    talk: Talk, feed: KeepingFeed, figures: Figures, streams: int, pause_s: float, interval: int
 ) -> None:
     """The probe is exact; the estimate from growth is never below the truth, the censored last step apart."""
-    kinds = (talk.generate, talk.chat)
-    answers = await asyncio.gather(
-        *(kinds[n % 2](f"{PROMPTS[n % 4]} ({n})", 24, pause_s=pause_s) for n in range(streams))
-    )
+
+    def ask(number: int) -> Coroutine[Any, Any, Answer]:
+        prompt = f"{PROMPTS[number % 4]} ({number})"
+        if number % 2 and interval == 1:
+            return talk.chat(prompt, 24, pause_s=pause_s)
+        return talk.generate(prompt, 24, pause_s=pause_s, interval=interval)
+
+    answers = await asyncio.gather(*map(ask, range(streams)))
     errors, merged = [], 0
     for answer in answers:
         series = feed.take(answer.rid)
         assert is_exact(series, answer)
         if answer.accepted is not None:
             assert answer.exact == tuple(answer.accepted) == series
-        estimate = answer.estimate(DRAFTS)
-        if len(series) < 3 or not estimate:
-            continue
-        merged += len(estimate) < len(series) - 1
-        truth = series[: len(series) - 1]  # without the step that a stop may have trimmed
-        told = [step.accepted for step in estimate]
-        errors.append(sum(told) / len(told) - sum(truth) / len(truth))
-    figures[f"streams_{streams}_pause_{pause_s}"] = {
+        estimated, true = mean_lengths(answer, series)
+        errors.append(estimated - true)
+        merged += estimated > true
+        assert estimated >= true
+    assert merged if interval > 1 else not merged
+    figures[f"streams_{streams}_pause_{pause_s}_interval_{interval}"] = {
         "exact_streams": len(answers),
         "merged_streams": merged,
         "estimate_error_mean": round(sum(errors) / len(errors), 4),
         "estimate_error_min": round(min(errors), 4),
         "estimate_error_max": round(max(errors), 4),
     }
+
+
+@pytest.mark.parametrize("dialect", ["generate", "chat"])
+@pytest.mark.parametrize("kind", ["nan", "zero"])
+async def test_a_fault_in_the_kv_shows_in_the_stream_itself(
+    talk: Talk, feed: KeepingFeed, fault: Path, figures: Figures, kind: str, dialect: str
+) -> None:
+    """Committed slots of the running request are overwritten, once; the series stays exact all the same."""
+    feed.datagrams.clear()
+    break_next(fault, kind)
+    answer = await ask_alike(talk, dialect, PROMPTS[2], 160)
+    assert was_broken(fault)
+    await talk.flush()
+    assert is_exact(feed.take(answer.rid), answer)
+    rules = load_rules()
+    verdict = judge_capture(answer.raw, Rules(rules.detectors, rules.fusion), prompt=PROMPTS[2])
+    figures.keep(f"{kind}-{dialect}", answer, feed.datagrams)
+    figures[f"in_the_stream_{kind}_{dialect}"] = {
+        "kind": verdict.kind,
+        "level": verdict.level.name,
+        "detector": verdict.detector,
+        "at_token": verdict.at_token,
+        "accept_length": round(answer.spec["spec_accept_length"], 3),
+        "histogram": answer.histogram,
+    }
+    assert verdict.kind is not Kind.NORMAL
 
 
 async def test_a_client_that_leaves_changes_nothing_for_others(talk: Talk, feed: KeepingFeed) -> None:
@@ -146,5 +192,5 @@ async def test_the_engines_metrics_and_log_are_read(ngram: Engine, talk: Talk, f
 
 
 async def test_the_engine_said_one_thing_about_the_probe(ngram: Engine) -> None:
-    assert ngram.said("specguard probe: watching the scheduler, 2 sidecars")
+    assert ngram.said("specguard probe: watching the scheduler, 3 sidecars")
     assert not ngram.said("standing aside")

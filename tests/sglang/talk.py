@@ -22,6 +22,12 @@ PROMPTS: Final = (
 )
 
 
+TEMPLATE: Final = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+)
+
+
 class Answer(msgspec.Struct):
     """One whole answer."""
 
@@ -42,9 +48,9 @@ class Answer(msgspec.Struct):
         return tuple(count for delta in self.deltas for count in delta.exact)
 
     def estimate(self, draft_tokens: int) -> list[Step]:
-        """Steps as estimated from the growth of tokens alone."""
+        """Steps as growth alone tells them, less the last, which a stop may have trimmed."""
         steps: list[Step] = []
-        grown = [msgspec.structs.replace(delta, exact=()) for delta in self.deltas]
+        grown = [msgspec.structs.replace(delta, exact=(), finish="") for delta in self.deltas]
         StepCounter(draft_tokens).read(grown, steps)
         return steps
 
@@ -55,8 +61,12 @@ class Talk:
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
 
-    async def generate(self, prompt: str, tokens: int = 40, *, pause_s: float = 0.0) -> Answer:
-        body = {"text": prompt, "stream": True, "sampling_params": _sampling(tokens)}
+    async def generate(
+        self, prompt: str, tokens: int = 40, *, pause_s: float = 0.0, interval: int = 1
+    ) -> Answer:
+        """Interval: tokens that the engine gathers before it sends an event; several steps are one then."""
+        sampling = _sampling(tokens) | {"stream_interval": interval}
+        body = {"text": prompt, "stream": True, "sampling_params": sampling}
         raw, payloads, deltas, rid = await self._stream(SGLANG_GENERATE, body, pause_s)
         meta = json.loads(payloads[-1])["meta_info"]
         return Answer(rid, raw, deltas, meta, meta.get("specguard_accepted"), len(payloads))
@@ -91,6 +101,10 @@ class Talk:
         details = answer["sglext"]["spec_tokens_details"]
         return Answer(rid, response.content, [], _first(details))
 
+    async def flush(self) -> None:
+        """Have the engine forget prefixes: what was corrupted must not come back from its cache."""
+        (await self._client.post("/flush_cache?timeout=10")).raise_for_status()
+
     async def leave(self, prompt: str, events: int) -> str:
         """Ask for much, read a few events, and close the connection."""
         rid = uuid4().hex
@@ -122,6 +136,13 @@ class Talk:
                 payloads += [one for one in new if one != b"[DONE]"]
                 await asyncio.sleep(pause_s)
         return raw, payloads, deltas, rid
+
+
+async def ask_alike(talk: Talk, dialect: str, question: str, tokens: int) -> Answer:
+    """The same tokens in, whatever the endpoint: for /generate the model's own template is written out."""
+    if dialect == "chat":
+        return await talk.chat(question, tokens)
+    return await talk.generate(TEMPLATE.format(question=question), tokens)
 
 
 def _sampling(tokens: int) -> dict[str, Any]:

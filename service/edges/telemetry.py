@@ -9,6 +9,7 @@ none of it can stop a stream. Growth is asked for beside a probe as well: hold-b
 count delivered tokens by it, and the probe runs ahead of what is delivered.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
@@ -32,6 +33,8 @@ from service.edges.collectors.probe import ProbeReceiver
 from service.edges.collectors.scrape import DEFERRED_TIMEOUT, Scrape, Scraper
 from service.edges.tasks import Tasks
 
+STEPS_MIN: Final = 50
+"""Verify steps between two scrapes, where an engine counts them, under which their mean says too little."""
 _TOLD: Final = {"datagrams": ("probe_datagrams",), "rows": ("probe_steps",)} | {
     loss: ("probe_dropped", loss) for loss in PROBE_LOSSES
 }
@@ -126,7 +129,9 @@ class Telemetry:
                 worker=scrape.url,
                 at=scrape.at,
                 model=scrape.model,
-                accept_length=scrape.sample.length,
+                accept_length=math.nan
+                if 0 < scrape.sample.verify_steps < STEPS_MIN
+                else scrape.sample.length,
                 fresh=scrape.fresh,
                 running=scrape.running,
                 moved=scrape.moved,

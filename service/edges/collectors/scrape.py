@@ -33,6 +33,11 @@ _TROUBLE: Final = (
     "num_retracted_requests_total",
     "load_back_tokens_total",
 )
+ACCEPTED: Final = "spec_decode_num_accepted_tokens_total"
+PROPOSED: Final = "spec_decode_num_draft_tokens_total"
+PER_POSITION: Final = "spec_decode_num_accepted_tokens_per_pos_total"
+_PLACES: Final = range(32)
+"""Draft positions of vLLM that are told apart; real drafts have up to ten."""
 DEFERRED_TIMEOUT: Final = "decode_deferred_kv_release_timeout"
 
 _log = structlog.get_logger(__name__)
@@ -146,8 +151,11 @@ class _Target:
 
 
 def _counters(exposition: Exposition) -> dict[str, float]:
-    names = (*_PROGRESS, *_TROUBLE, "spec_verify_calls_total", "spec_decode_num_accepted_tokens_total")
+    names = (*_PROGRESS, *_TROUBLE, "spec_verify_calls_total", ACCEPTED, PROPOSED)
     counters = {name: exposition.total(name) for name in names}
+    counters |= {
+        f"{PER_POSITION}{place}": exposition.total(PER_POSITION, position=str(place)) for place in _PLACES
+    }
     counters[DEFERRED_TIMEOUT] = exposition.total("decode_deferred_kv_release_total", outcome="timeout")
     return {name: value for name, value in counters.items() if not math.isnan(value)}
 
@@ -165,12 +173,16 @@ def _moved(before: dict[str, float] | None, now: dict[str, float]) -> dict[str, 
 def _sample(exposition: Exposition, moved: dict[str, float]) -> SpecSample:
     """SGLang tells gauges, vLLM counters; both become one sample."""
     steps = moved.get("spec_decode_num_drafts_total", 0.0)
+    placed = [moved[name] for place in _PLACES if (name := f"{PER_POSITION}{place}") in moved]
+    proposed = moved.get(PROPOSED, math.nan)
     return SpecSample(
         accept_length=exposition.mean("spec_accept_length"),
         accept_rate=exposition.mean("spec_accept_rate"),
         verify_steps=int(steps),
-        correct_drafts=int(moved.get("spec_decode_num_accepted_tokens_total", 0.0)) if steps else 0,
+        correct_drafts=int(moved.get(ACCEPTED, 0.0)) if steps else 0,
         draft_tokens=_whole(exposition.mean("spec_num_draft_tokens")),
+        mean_width=1 + proposed / steps if steps else math.nan,
+        per_position=tuple(accepted / steps for accepted in placed) if steps else (),
     )
 
 

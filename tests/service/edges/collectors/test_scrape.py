@@ -1,6 +1,7 @@
 """What workers say in `/metrics`, between scrapes, and what follows where they say nothing."""
 
 import math
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -85,6 +86,21 @@ async def test_vllm_tells_counters_and_gets_a_sample_between_two_scrapes() -> No
     assert second.fresh
     assert third.reading is Reading.NO_DATA
     assert second.running == 2
+
+
+async def test_vllm_tells_acceptance_by_position_and_the_width_of_its_drafts() -> None:
+    """A real vLLM's counters, from nothing to where they stood after a few requests."""
+    now = (FIXTURES / "vllm-ngram-metrics.txt").read_text()
+    nothing = re.sub(r"(?m)^(vllm:spec_decode_\w+_total\{.*\}) .*$", r"\1 0.0", now)
+    _, scrape = await scrapes(told(nothing), told(now))
+    assert scrape is not None
+    sample = scrape.sample
+    assert (sample.verify_steps, sample.correct_drafts, sample.mean_width) == (32, 19, 5.0)
+    assert sample.length == pytest.approx(1 + 19 / 32)
+    assert sample.rate == pytest.approx(19 / 128)
+    assert sample.per_position == pytest.approx((14 / 32, 3 / 32, 2 / 32, 0.0))
+    assert scrape.model == "smollm2"
+    assert scrape.fresh
 
 
 async def test_a_real_worker_is_scraped() -> None:

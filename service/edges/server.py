@@ -27,14 +27,25 @@ CHECK_S: Final = 5.0
 FILL_BYTES: Final = 16 * 1024 * 1024
 """More than both socket buffers of a loopback connection take."""
 
+UNSAID: Final = (
+    "ASGI callable returned without completing response.",
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+    "No supported WebSocket library detected.",
+)
+
 _log = structlog.get_logger(__name__)
 
 
 class _Intended(logging.Filter):
-    """Drop the line that says a response was left incomplete: that is how we show a broken end."""
+    """Drop uvicorn's lines on what is meant so, or what any stranger could fill the log with at will.
+
+    A response left incomplete is how we show a broken end; a client's bad HTTP has been answered with a 400;
+    and no websocket library is missing here.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.msg != "ASGI callable returned without completing response."
+        return not str(record.msg).startswith(UNSAID)
 
 
 def data_config(app: App, *, host: str, port: int, grace_s: float = 0.0) -> uvicorn.Config:

@@ -139,3 +139,18 @@ async def test_http_1_1_keeps_its_chunks() -> None:
         await client.get(b"/")
         _, headers, received = await client.response()
         assert (headers[b"transfer-encoding"], received) == (b"chunked", b"one two")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nhost : t\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+    ],
+    ids=["no HTTP", "websocket"],
+)
+async def test_what_strangers_send_fills_no_log(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with listening() as client:
+        await client.send(sent)
+        assert (await client.head())[0] in {200, 400}
+    assert caplog.messages == []

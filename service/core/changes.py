@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from service.core.events import WorkerFacts
+from service.core.events import UNKNOWN, Drafter, WorkerFacts
 
 CHANGES_MAX: Final = 256
 WHAT_CHARS: Final = 200
@@ -65,9 +65,10 @@ class Changes:
         return tuple(change for change in tuple(self._changes) if change.at >= at)
 
     def _compare(self, before: WorkerFacts, now: WorkerFacts, at: float) -> None:
-        if before.drafter != now.drafter:
+        """To learn of a worker what was not known is no change."""
+        if before.drafter != now.drafter and Drafter.UNKNOWN not in {before.drafter, now.drafter}:
             self._note(at, f"its drafter is {now.drafter}, and was {before.drafter}", now.url)
-        if before.draft_tokens != now.draft_tokens:
+        if before.draft_tokens != now.draft_tokens and UNKNOWN not in {before.draft_tokens, now.draft_tokens}:
             self._note(at, f"it drafts {now.draft_tokens} tokens, and drafted {before.draft_tokens}", now.url)
 
     def _note(self, at: float, what: str, worker: str) -> None:

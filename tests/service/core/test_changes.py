@@ -30,6 +30,13 @@ def test_workers_that_come_go_and_draft_otherwise_are_changes() -> None:
     ]
 
 
+def test_to_learn_what_a_worker_is_is_no_change() -> None:
+    changes = Changes()
+    for seen in (WorkerFacts("http://d1"), ONE, WorkerFacts("http://d1"), ONE):
+        changes.see([seen], 1.0)
+    assert whats(changes) == []
+
+
 def test_a_router_that_is_away_changes_nothing() -> None:
     changes = Changes()
     changes.see([ONE], 1.0)

@@ -54,6 +54,10 @@ LABELS: Final = 2
 WHOLE: Final = 0.9
 """A run of this share of the text is all there is."""
 
+ALONE_COPIES: Final = 6
+ALONE_TOKENS: Final = 4.0
+"""Where a text is nothing but so many copies, each counts as often as it has tokens, up to these."""
+
 SHORT_LINE: Final = 4
 """Characters of a line of next to nothing: a bullet, an emoji, a bracket."""
 
@@ -209,9 +213,10 @@ class Loop:
             )
         unit = run.unit
         share = self._share(state, run, unit, ended=ended)
+        if share >= HALF and is_copied(state.facts.prompt, tail, end, run.length):
+            return None
         if share >= 1:
-            copied = is_copied(state.facts.prompt, tail, end, run.length)
-            return None if copied else self._say(state, unit, self.acts_log10, token)
+            return self._say(state, unit, self.acts_log10, token)
         if unit.kind == "word":
             return self._say(state, unit, self.half_log10, token) if share >= HALF else None
         witness = share * self.filler_tokens >= self.witness_tokens and run.length >= 4 * run.period
@@ -237,7 +242,8 @@ class Loop:
         if unit.prose and copies >= self.twice_copies and (copies - 1) * unit.tokens >= self.twice_tokens:
             return max(share, 1.0)
         if run.length >= WHOLE * state.seen:
-            share = max(share, run.length / run.period / self.alone_copies * self.ended_share)
+            weight = min(max(unit.tokens, 1.0), ALONE_TOKENS) if copies >= ALONE_COPIES else 1.0
+            share = max(share, copies * weight / self.alone_copies * self.ended_share)
         return share / self.ended_share if run.length >= self.word_copies * run.period else share
 
     def _plain_share(self, run: Run, unit: Unit) -> float:
@@ -337,7 +343,7 @@ def has_digit(text: bytes | bytearray) -> bool:
 
 def is_copied(prompt: str, tail: bytes | bytearray, end: int, length: int) -> bool:
     """Whether the prompt holds the whole run as it stands here: its repetition is copied, not the model's."""
-    if not prompt:
+    if length > len(prompt):
         return False
     return bytes(tail[max(end - min(length, COPIED_BYTES), 0) : end]).decode("utf-8", "ignore") in prompt
 

@@ -9,8 +9,9 @@ bad from the first token that differs from the answer without the fault. `acted`
 generation asked for at the end of a held answer. A fault in the draft's pool alone changes no answer: what is
 acted upon there is a false alarm, though most of it is a second generation asked for, and no verdict.
 
-Three settings: the detectors that live streams have by default, all of them with the index of who said what,
-and the same with baselines learned from clean requests of another seed. 25 ms a walk, 3 ms a judgement.
+Three settings: the detectors that live streams have by default, without the index of who said what; all of
+them with it; and the same with baselines learned from clean requests of another seed. 25 ms a walk, 3 ms a
+judgement.
 """
 
 import argparse
@@ -32,14 +33,12 @@ from replay.lab.matrix import ONSETS_TOKENS, SEED, Bench, Walk, cells, drawn
 from replay.lab.speculation import DRAFT_TOKENS
 from replay.lab.tasks import Task
 from service.core.baseline import Baselines, key_of
+from service.core.detectors import OFFLINE
 from service.core.dialects import OPENAI_CHAT
 from service.core.events import Drafter, Level, Policy, WorkerFacts
 from service.core.provenance import Provenance
 
 WORKER: Final = "http://lab"
-OFFLINE: Final = frozenset({"saturation", "stutter", "rarity", "salad", "seam", "structure", "crosstalk"})
-"""Detectors that live streams do without unless the owner asks for them."""
-
 CALIBRATION: Final = 300
 """Requests that baselines are learned from: answers are short, and 200 windows are asked for."""
 
@@ -62,7 +61,7 @@ class Case(NamedTuple):
 def settings(calibration: int = CALIBRATION) -> dict[str, Setting]:
     """What is compared."""
     detectors, fusion = load()
-    live = tuple(detector for detector in detectors if detector.name not in OFFLINE)
+    live = tuple(one for one in detectors if one.name not in {*OFFLINE, "crosstalk"})
     plain = WorkerFacts(WORKER, Drafter.MODEL, DRAFT_TOKENS)
     learned = Baselines()
     for tasks in drawn(calibration, CALIBRATION_SEED):

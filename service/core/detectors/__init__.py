@@ -29,6 +29,10 @@ DETECTORS: Final[Mapping[str, type[Any]]] = {detector.name: detector for detecto
 """In the order in which an inspection asks them."""
 
 
+OFFLINE: Final = ("saturation", "stutter", "rarity", "salad", "seam", "structure")
+"""What live streams do without unless their owner asks for it: together 8 us a chunk. Records get all."""
+
+
 def build(rules: Mapping[str, Any]) -> tuple[tuple[Detector[Any], ...], Fusion]:
     """Detectors and fusion of a validated rule set; a missing or unknown parameter is a TypeError."""
     chosen = rules["detectors"]

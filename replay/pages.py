@@ -10,6 +10,8 @@ from replay.target import check_allowed, target_of
 
 PAGE_S: Final = 5.0
 """A page that takes longer is not worth waiting for."""
+ORDER_S: Final = 30.0
+"""An order is: the run stands still meanwhile, and ends without it."""
 OK: Final = 200
 
 
@@ -45,22 +47,22 @@ class Site:
     async def get(self) -> bytes | None:
         """The page; None where there is none, within `PAGE_S`."""
         page = Page()
-        call = await self._asked(lambda over: self._client.get(self._path, page, over.set_result))
+        call = await self._asked(PAGE_S, lambda over: self._client.get(self._path, page, over.set_result))
         return page.body if call.ending == "complete" and call.status == OK else None
 
     async def post(self, body: bytes) -> str | None:
         """Post an order; None where it was taken, else why not."""
-        call = await self._asked(lambda over: self._client.start(self._path, body, over.set_result))
+        call = await self._asked(ORDER_S, lambda over: self._client.start(self._path, body, over.set_result))
         return None if call.status == OK else call.error or f"http {call.status}"
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _asked(self, start: Starter) -> Call:
+    async def _asked(self, within_s: float, start: Starter) -> Call:
         over: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
         call = start(over)
         try:
-            async with asyncio.timeout(PAGE_S):
+            async with asyncio.timeout(within_s):
                 return await asyncio.shield(over)
         except TimeoutError:
             call.stop("timeout", "no answer in time")

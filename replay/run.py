@@ -105,12 +105,7 @@ def _begin(
 ) -> None:
     """Write the first lines, and let time start."""
     now = datetime.now(UTC)
-    in_s = BEGIN_S
-    if options.start_at is not None:
-        in_s = (options.start_at - now).total_seconds()
-        if in_s < 0:
-            raise ResultsError(f"the run was to start {-in_s:.1f} s ago: nothing was sent")
-    shift_s = 0.0
+    in_s, shift_s = _begins_in_s(options, now, resumed=past is not None), 0.0
     starts = now + timedelta(seconds=in_s)
     if past is not None:
         shift_s = pacer.restart()
@@ -126,6 +121,16 @@ def _begin(
         )
         journal.begin(header)
     runner.begin(shift_s, in_s)
+
+
+def _begins_in_s(options: Options, now: datetime, *, resumed: bool) -> float:
+    """A run that missed its start did not make the planned load; one that is resumed goes on at once."""
+    if options.start_at is None:
+        return BEGIN_S
+    in_s = (options.start_at - now).total_seconds()
+    if in_s < 0 and not resumed:
+        raise ResultsError(f"the run was to start {-in_s:.1f} s ago: nothing was sent")
+    return max(in_s, BEGIN_S)
 
 
 def _past(results: Path, outlook: Outlook, options: Options) -> Past | None:

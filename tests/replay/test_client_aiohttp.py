@@ -20,7 +20,7 @@ CLOSING = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 async def told(client: Transport) -> tuple[object, ...]:
     over: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
     client.start(CHAT, b'{"a":1}', over.set_result)
-    call = await asyncio.wait_for(over, 5)
+    call = await asyncio.wait_for(over, 30)
     answer = call.answer
     return call.ending, call.error, call.status, answer.text, answer.finish_reason, len(answer.times)
 
@@ -65,7 +65,7 @@ async def test_a_call_that_is_stopped_leaves() -> None:
         call = client.start(CHAT, b"{}", over.set_result)
         await asyncio.sleep(0.1)
         call.stop("timeout", "late")
-        await asyncio.wait_for(server.gone.wait(), 2)
+        await asyncio.wait_for(server.gone.wait(), 30)
         assert ((await over).ending, call.answer.text) == ("timeout", "hello ")
         await client.close()
 

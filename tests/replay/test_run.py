@@ -5,16 +5,17 @@ import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
+from replay.client import Done, RawCall, RawClient
+from replay.errors import FAILURES_MIN
 from replay.plan import Arm, Block, PlanError
 from replay.results import CUT_OFF, Metric, ResultsError, Resumed, closing_of, read, read_results
 from replay.run import run_plan
 from replay.runner import Runner
 from replay.shard import Shard
-from replay.target import NotAllowedError
+from replay.target import NotAllowedError, target_of
 from tests.fakes import ScriptedUpstream, Stop, answer, stream
 from tests.replay.runkit import BODY, by_id, evenly, mocking, options, plan_of, send
 
@@ -33,7 +34,7 @@ async def test_every_send_goes_out_at_its_time_and_comes_back_whole(tmp_path: Pa
     for number in range(20):
         one = found[f"r{number}"]
         assert one.scheduled_s == pytest.approx(number * 0.02)
-        assert -0.002 < one.sent_s - one.scheduled_s < 2
+        assert one.sent_s - one.scheduled_s > -0.002
         assert len(one.chunk_s) == 4
         assert one.first_byte_s is not None
         assert one.sent_s < one.first_byte_s < one.ended_s
@@ -89,10 +90,11 @@ async def test_a_failing_backend_ends_the_run_within_ten_seconds(
     tmp_path: Path, script: list[bytes | Stop], ending: str
 ) -> None:
     plan, out = plan_of(tmp_path / "p", evenly(3000, 0.01)), tmp_path / "r"
-    started = monotonic()
+    first_byte_s = 0.3 if ending == "timeout" else 60.0
     async with ScriptedUpstream(script) as server:
-        summary = await run_plan(plan, out, options(server.url, first_byte_s=0.3))
-    assert monotonic() - started < 10
+        summary = await run_plan(plan, out, options(server.url, first_byte_s=first_byte_s))
+    ended = sorted(one.ended_s for one in by_id(out).values())
+    assert ended[-1] - ended[FAILURES_MIN - 1] < 10
     assert (summary.stopped, summary.failing) == ("errors", True)
     assert summary.left > 2000
     assert summary.by_ending[ending] >= 5
@@ -127,7 +129,7 @@ async def test_a_run_told_to_stop_lets_what_is_under_way_end_for_a_while(tmp_pat
     plan, out = plan_of(tmp_path / "p", evenly(200, 0.01)), tmp_path / "r"
 
     def soon(runner: Runner) -> None:
-        asyncio.get_running_loop().call_later(0.6, lambda: runner.stop("interrupted", within_s=5))
+        asyncio.get_running_loop().call_later(0.6, lambda: runner.stop("interrupted", within_s=30))
 
     async with mocking(chunks=10, pace_ms=10) as (url, mock):
         summary = await run_plan(plan, out, options(url), begun=soon)
@@ -181,7 +183,9 @@ async def test_a_start_in_the_past_is_refused_and_one_to_come_is_kept(tmp_path: 
         assert mock.requests == 0
         soon = datetime.now(UTC) + timedelta(seconds=0.5)
         await run_plan(plan, out, options(url, start_at=soon))
+        again = await run_plan(plan, out, options(url, start_at=past, resume=True))
     assert read_results(out)[0].started_at == soon.isoformat()
+    assert (again.earlier, mock.requests) == (2, 2)
 
 
 async def test_shards_send_every_request_once_and_sessions_whole(tmp_path: Path) -> None:
@@ -232,7 +236,7 @@ async def test_a_block_begins_when_its_knobs_are_turned(tmp_path: Path) -> None:
         assert knobs.requests[0].endswith(b'{"fault":"none"}')
         assert len(knobs.requests) == 1
     found = by_id(out)
-    assert found["a"].sent_s < 0.3
+    assert found["a"].sent_s < found["b"].sent_s
     assert found["b"].sent_s > 0.8
 
 
@@ -251,19 +255,22 @@ async def test_a_knob_that_is_refused_ends_the_run(tmp_path: Path) -> None:
 async def test_a_full_disk_stops_the_sending_and_loses_nothing(tmp_path: Path) -> None:
     plan, out = plan_of(tmp_path / "p", evenly(300, 0.005)), tmp_path / "r"
 
-    def fill(runner: Runner) -> None:
-        journal = runner._journal
+    runners: list[Runner] = []
 
-        def full() -> None:
-            journal.full = True
+    class Filling(RawClient):
+        """The disk is full when the fiftieth request goes out."""
 
-        asyncio.get_running_loop().call_later(0.5, full)
+        def start(self, path: str, body: bytes, done: Done) -> RawCall:
+            if (runner := runners[0])._sent == 50:
+                runner._journal.full = True
+            return super().start(path, body, done)
 
     async with mocking(chunks=20, pace_ms=5) as (url, mock):
-        summary = await run_plan(plan, out, options(url), begun=fill)
+        filling = Filling(target_of(url))
+        summary = await run_plan(plan, out, options(url), begun=runners.append, transport=lambda _: filling)
         assert (summary.stopped, summary.told) == ("disk", "the disk is full")
         assert summary.by_ending == {"complete": summary.sent}
-        assert 0 < summary.sent < 300
+        assert 50 <= summary.sent < 300
         await run_plan(plan, out, options(url, resume=True))
         assert len(by_id(out)) == mock.requests == 300
 
@@ -308,6 +315,6 @@ async def test_a_run_killed_in_the_middle_goes_on_with_nothing_lost_or_sent_twic
     found = by_id(out)
     assert sorted(found) == sorted(came) == sorted(one.id for one in sends)
     cut = [one for one in found.values() if one.error == CUT_OFF]
-    assert 0 < len(cut) < 40
+    assert 0 < len(cut) < 100
     assert all(one.text == "ok" for one in found.values() if one.error is None)
     assert len([line for line in read(out) if isinstance(line, Resumed)]) == 1

@@ -2,8 +2,10 @@ import random
 from time import thread_time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from service.core.detectors.loop import Loop
+from service.core.detectors.loop import NEEDLE, Loop, collapsed, recurs
 from service.core.events import Finding, Kind, Level, RequestFacts, WorkerFacts
 from service.core.inspector import Inspector
 from tests.service.core.detectors.texts import RULES, deltas, judged, loop, prose, unit
@@ -211,3 +213,14 @@ def test_hostile_text_costs_no_more_than_any_other(text: str) -> None:
     started = thread_time()
     judged(text * 3, prompt=text + "1" * 60_000)
     assert thread_time() - started < 2
+
+
+@given(
+    pieces=st.lists(st.sampled_from([b"a", b"ab c ", b"0", b"17", b"x" * 30, b"9" * 70, b"\n"]), max_size=40),
+    start=st.integers(0, 60),
+)
+def test_the_glance_before_a_look_for_counters_never_hides_one(pieces: list[bytes], start: int) -> None:
+    tail = bytearray(b"".join(pieces))
+    text = collapsed(tail[start:])
+    there = len(text) > 0 and text.rfind(text[-NEEDLE:], 0, len(text) - 1) >= 0
+    assert recurs(tail, min(start, len(tail)), len(tail)) or not there

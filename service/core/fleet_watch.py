@@ -58,6 +58,7 @@ class Gauge(msgspec.Struct, frozen=True):
     accept_length: float = nan
     fresh: bool = False  # the gauges say something new
     running: float = nan
+    decodes: bool = True  # a prefill worker may wait long for decode, and is not stuck
     moved: Mapping[str, float] = {}  # counters of trouble, since the scrape before
 
 
@@ -80,6 +81,7 @@ class FleetView(msgspec.Struct, frozen=True):
     at: float = nan  # s, monotonic
     workers: tuple[WorkerView, ...] = ()
     groups: tuple[Rate, ...] = ()
+    prefills: tuple[str, ...] = ()  # of the workers, those that prefill only
 
     def worker(self, url: str) -> WorkerView | None:
         return next((one for one in self.workers if one.url == url), None)
@@ -151,7 +153,7 @@ class FleetWatch:
         """A worker has told its gauges."""
         if gauge.fresh:
             self._scraped.see(gauge.worker, gauge.model, gauge.accept_length, gauge.at)
-        if gauge.fresh or not gauge.running > 0:
+        if gauge.fresh or not gauge.running > 0 or not gauge.decodes:
             self._stuck.pop(gauge.worker, None)
         elif gauge.worker in self._stuck or len(self._stuck) < WORKERS_MAX:
             since, _ = self._stuck.get(gauge.worker, (gauge.at, gauge.at))
@@ -161,7 +163,11 @@ class FleetWatch:
         self._moves.extend((gauge.at, gauge.worker, name, by) for name, by in gauge.moved.items())
 
     def look(
-        self, now: float, workers: Iterable[WorkerFacts], said: Mapping[tuple[str, str], int]
+        self,
+        now: float,
+        workers: Iterable[WorkerFacts],
+        said: Mapping[tuple[str, str], int],
+        prefills: Collection[str] = (),
     ) -> FleetView | None:
         """Judge the fleet again if it is time; `said` counts engines' words by kind and worker."""
         if now - self._looked_at < LOOK_S:
@@ -178,7 +184,7 @@ class FleetWatch:
         views = tuple(
             self._worker(facts.get(url) or WorkerFacts(url), acceptance, rates, said, now) for url in urls
         )
-        self.view = FleetView(now, views, rates)
+        self.view = FleetView(now, views, rates, tuple(prefills))
         return self.view
 
     def relearn(self, worker: str) -> bool:

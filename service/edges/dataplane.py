@@ -62,7 +62,7 @@ class DataPlane:
         hinted = self._know_hints()
         self.origins = origins_of(settings, desk)
         self.admin = RouterAdmin(settings.router, desk.fleet, self.pins, hinted=hinted, client=self._client)
-        self.telemetry = Telemetry(settings.telemetry, desk, self._client, self._decoders)
+        self.telemetry = Telemetry(settings.telemetry, desk, self._client, self._decoders, self._prefills)
         self.proxy = Proxy(
             Means(
                 upstream=upstream_of(settings),
@@ -121,6 +121,9 @@ class DataPlane:
             await self.origins.stop()
         await self.proxy.means.upstream.close()
         await self._client.aclose()
+
+    def _prefills(self) -> tuple[str, ...]:
+        return tuple(one.url for one in self.admin.workers if one.worker_type == "prefill")
 
     def _decoders(self) -> tuple[str, ...]:
         """The workers that decode: as the router lists them, else as the owner does."""

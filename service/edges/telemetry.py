@@ -50,11 +50,13 @@ class Telemetry:
         desk: Desk,
         client: httpx.AsyncClient,
         workers: Callable[[], Collection[str]],
+        prefills: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """Workers: the URLs of those that decode, as far as they are known."""
+        """Workers: the URLs of those that decode, as far as they are known; beside them those that do not."""
         self._settings = settings
         self._desk = desk
         self._workers = workers
+        self._prefills = prefills
         self._key = read_probe_key(settings.key_file) if settings.key_file else b""
         self._told: Counter[str] = Counter()
         self._logged = frozenset(log.worker for log in settings.logs)
@@ -84,9 +86,11 @@ class Telemetry:
             self.receiver.pull()
 
     def tick(self, now: float) -> None:
-        workers, fleet = self._workers(), self._desk.fleet
+        prefills, fleet = self._prefills(), self._desk.fleet
+        workers = [*self._workers(), *prefills]
         self.scraper.retarget(workers)
-        view = self._desk.watch.look(now, [fleet.worker(url) for url in workers], self._desk.ground.counts)
+        facts = [fleet.worker(url) for url in workers]
+        view = self._desk.watch.look(now, facts, self._desk.ground.counts, prefills)
         if view is not None:
             fleet.freeze([worker.url for worker in view.workers if worker.suspect])
         for (kind, worker), by in self._desk.ground.drain().items():
@@ -135,6 +139,7 @@ class Telemetry:
                 fresh=scrape.fresh,
                 running=scrape.running,
                 moved=scrape.moved,
+                decodes=scrape.url not in self._prefills(),
             )
         )
         times = int(scrape.moved.get(DEFERRED_TIMEOUT, 0))

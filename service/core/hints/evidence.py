@@ -15,6 +15,8 @@ STEPS_MIN: Final = 16
 """Verify steps under which an accept length says nothing."""
 FULL_SLACK: Final = 0.2
 NONE_LENGTH: Final = 1.1
+FELL: Final = 0.6
+"""Of the worker's own accept length: two standard deviations of a hundred steps, and more."""
 COLD: Final = 0.01
 """A temperature at which a model says the same again."""
 PROMPT_CHARS: Final = 4096
@@ -94,8 +96,7 @@ class Evidence:
     @property
     def pd(self) -> bool:
         """Whether prefill and decode are known to be apart."""
-        pairs = any(rate.dimension == "pair" and " -> " in rate.value for rate in self.view.groups)
-        return pairs or any(one.prefill for one in self.incident.attempts)
+        return bool(self.view.prefills) or any(one.prefill for one in self.incident.attempts)
 
     @property
     def same_elsewhere(self) -> bool:
@@ -148,8 +149,7 @@ class Evidence:
     def scraped(self) -> bool:
         """Whether the counters of all of them are read: then one that did not move is evidence, too."""
         views = self._views()
-        prefill = not self.pd or all(one.prefill for one in self.bad)
-        return prefill and bool(views) and len(views) == len(self.workers) and all(v.scraped for v in views)
+        return bool(views) and len(views) == len(self._places) and all(view.scraped for view in views)
 
     def suspect(self, reason: Reason) -> bool:
         return any(reason in one.suspect for one in self._views())
@@ -171,8 +171,25 @@ class Evidence:
         states = {seen.state for one in self._views() for seen in one.acceptance}
         return bool(states) and states <= {State.NO_EVIDENCE}
 
+    @property
+    def request_fell(self) -> bool:
+        """Acceptance is low in this generation, and as ever on its worker."""
+        return any(
+            one.steps >= STEPS_MIN and one.accept_length <= FELL * seen.baseline
+            for one in self.bad
+            if (view := self.view.worker(one.worker)) is not None
+            for seen in view.acceptance
+            if seen.state is State.NO_EVIDENCE
+        )
+
+    @property
+    def _places(self) -> tuple[str, ...]:
+        """Where trouble may be: the bad answers' workers; all prefill workers where theirs is unknown."""
+        unknown = any(not one.prefill for one in self.bad)
+        return tuple(dict.fromkeys([*self.workers, *(self.view.prefills if unknown else ())]))
+
     def _views(self) -> list[WorkerView]:
-        views = (self.view.worker(url) for url in self.workers)
+        views = (self.view.worker(url) for url in self._places)
         return [view for view in views if view is not None]
 
     def _depth(self, attempt: Attempt) -> int:

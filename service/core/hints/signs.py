@@ -75,7 +75,14 @@ SIGNS: Final[tuple[Sign, ...]] = (
     # decode gives pages away while prefill still writes into them (sglang#24527)
     Sign(_C.ABORT_RACE, 1, lambda e: e.kind in _FOREIGN, "text that another request's KV would explain"),
     Sign(_C.ABORT_RACE, 1, lambda e: e.pd, "prefill and decode are apart"),
-    Sign(_C.ABORT_RACE, 2, _moved(ABORTS), "requests were aborted on this worker within ten minutes"),
+    Sign(_C.ABORT_RACE, 1, lambda e: e.request_fell, "its acceptance fell, and its worker's did not"),
+    Sign(_C.ABORT_RACE, 1, _moved(ABORTS), "requests were aborted on its workers within ten minutes"),
+    Sign(
+        _C.ABORT_RACE,
+        1,
+        lambda e: e.kind in _FOREIGN and e.trouble(ABORTS) > 0,
+        "and the text is what a late write of theirs would leave",
+    ),
     Sign(_C.ABORT_RACE, 1, _moved(TRANSFERS), "KV transfers failed there within ten minutes"),
     Sign(
         _C.ABORT_RACE,
@@ -85,10 +92,11 @@ SIGNS: Final[tuple[Sign, ...]] = (
     ),
     Sign(_C.ABORT_RACE, 2, _group("pair"), "its pair of prefill and decode worker has more bad answers"),
     Sign(_C.ABORT_RACE, 1, lambda e: e.clean_here, "the same worker answered the same prompt well"),
+    Sign(_C.ABORT_RACE, -2, lambda e: e.kind is Kind.SILENT, "silence is not another request's text"),
     Sign(_C.ABORT_RACE, -2, _still(ABORTS), "no abort was counted there within ten minutes"),
     Sign(_C.ABORT_RACE, -3, lambda e: e.same_elsewhere, "another worker gave the same bad answer"),
     # pages are given away after 30 s although the writer was not heard of
-    Sign(_C.DEFERRED_RELEASE, 4, _moved(RELEASES), "releases timed out on this worker within ten minutes"),
+    Sign(_C.DEFERRED_RELEASE, 4, _moved(RELEASES), "releases timed out on its workers within ten minutes"),
     Sign(
         _C.DEFERRED_RELEASE,
         4,
@@ -104,7 +112,13 @@ SIGNS: Final[tuple[Sign, ...]] = (
     Sign(_C.DEFERRED_RELEASE, -3, lambda e: e.same_elsewhere, "another worker gave the same bad answer"),
     # KV from the host tier: read before it is there (sglang#22811), or its index lost (sglang#32176)
     Sign(_C.LOAD_BACK, 2, _tier("host", "storage"), "its prefix came from the host tier"),
-    Sign(_C.LOAD_BACK, 1, _moved(LOADED_BACK), "KV was loaded back on this worker within ten minutes"),
+    Sign(_C.LOAD_BACK, 1, _moved(LOADED_BACK), "KV was loaded back on its workers within ten minutes"),
+    Sign(
+        _C.LOAD_BACK,
+        1,
+        lambda e: e.request_fell and bool(e.tiers & {"host", "storage"}),
+        "its acceptance fell, and its worker's did not",
+    ),
     Sign(_C.LOAD_BACK, 3, _group("cache"), "prefixes of this cache tier have more bad answers than others"),
     Sign(
         _C.LOAD_BACK,
@@ -121,8 +135,9 @@ SIGNS: Final[tuple[Sign, ...]] = (
     Sign(_C.LOAD_BACK, -2, _still(LOADED_BACK), "nothing was loaded back there within ten minutes"),
     # the KV that decode received is not what prefill sent
     Sign(_C.TRANSFER, 4, _said(LogKind.CHECKSUM_MISMATCH), "the KV checksum of this transfer did not match"),
-    Sign(_C.TRANSFER, 2, _moved(TRANSFERS), "KV transfers failed on this worker within ten minutes"),
-    Sign(_C.TRANSFER, 1, _moved(BOOTSTRAPS), "KV bootstraps failed on this worker within ten minutes"),
+    Sign(_C.TRANSFER, 1, lambda e: e.pd and e.request_fell, "its acceptance fell, and its worker's did not"),
+    Sign(_C.TRANSFER, 2, _moved(TRANSFERS), "KV transfers failed on its workers within ten minutes"),
+    Sign(_C.TRANSFER, 1, _moved(BOOTSTRAPS), "KV bootstraps failed on its workers within ten minutes"),
     Sign(_C.TRANSFER, 1, _group("prefill"), "its prefill worker has more bad answers than others"),
     Sign(_C.TRANSFER, -2, _still(TRANSFERS), "no transfer failed there within ten minutes"),
     Sign(_C.TRANSFER, -2, lambda e: e.same_elsewhere, "another worker gave the same bad answer"),
@@ -194,6 +209,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
     # the prompt or the model does it everywhere
     Sign(_C.PROMPT, 4, lambda e: e.same_elsewhere, "two workers gave the same bad answer"),
     Sign(_C.PROMPT, 1, lambda e: e.same_elsewhere and e.cold, "at temperature 0 the model always says this"),
+    Sign(_C.PROMPT, -1, lambda e: e.request_fell, "its acceptance fell, as a prompt seldom makes it"),
     Sign(_C.PROMPT, -4, lambda e: e.clean_elsewhere, "another worker answered it well"),
     Sign(
         _C.PROMPT, -2, lambda e: e.clean_here and e.cold, "the same worker answered it well at temperature 0"

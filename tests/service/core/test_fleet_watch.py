@@ -179,3 +179,13 @@ def test_a_clean_turn_is_passed_on_to_the_cache_watch_and_a_bad_one_is_not() -> 
     (turn,) = watch.turns.take()
     assert (turn.worker, turn.session, turn.preamble_chars, turn.tools_chars) == ("d2", "s", 5, 7)
     assert (turn.cached.tokens, turn.at) == (2_000, 2.0)
+
+
+def test_a_prefill_worker_that_waits_for_decode_is_not_stuck() -> None:
+    shift = Shift()
+    for _ in range(20):
+        shift.now += LOOK_S
+        shift.watch.scraped(Gauge("d1", shift.now, running=9.0, decodes=False))
+        shift.watch.look(shift.now, WORKERS, {}, ["d1"])
+    assert shift.suspects() == {}
+    assert shift.watch.view.prefills == ("d1",)

@@ -13,6 +13,7 @@ from service.config.problem import ConfigProblem
 from service.config.settings import EngineLog, Settings, TelemetrySettings, WorkerHint
 from service.core.desk import Desk
 from service.core.events import Drafter
+from service.core.fleet_watch import LOOK_S
 from service.edges.dataplane import DataPlane
 from service.edges.router_admin import admin_client
 from service.edges.tasks import Tasks
@@ -149,3 +150,17 @@ async def test_a_stream_is_exact_where_its_probe_is_heard(tmp_path: Path) -> Non
         assert (counts["spec_verify_steps",], counts["spec_emitted_tokens",]) == (3, 8)
         await plane.stop()
         assert not path.exists()
+
+
+async def test_prefill_workers_are_scraped_beside_those_that_decode() -> None:
+    told = [answer(b'sglang:load_back_tokens_total{pool="host"} 5\nsglang:num_running_reqs 3\n')]
+    desk = new_desk()
+    async with ScriptedUpstream(told) as decode, ScriptedUpstream(told) as prefill, admin_client() as client:
+        settings = TelemetrySettings()
+        telemetry = Telemetry(settings, desk, client, lambda: [decode.url], lambda: [prefill.url])
+        telemetry.tick(0.0)
+        await telemetry.scraper.poll()
+        telemetry.tick(monotonic() + LOOK_S)
+    assert [worker.url for worker in desk.watch.view.workers] == [decode.url, prefill.url]
+    assert all(worker.scraped for worker in desk.watch.view.workers)
+    assert desk.watch.view.prefills == (prefill.url,)

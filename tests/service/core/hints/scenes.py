@@ -85,11 +85,12 @@ def told(
     groups: Sequence[Rate] = (),
     changes: Sequence[Change] = (),
     prompt: str = "",
+    prefills: Sequence[str] = (),
     **facts: object,
 ) -> dict[str, Hint]:
     """The hints by cause, in their order."""
     request = msgspec.structs.replace(RequestFacts("openai_chat", "m", stream=True, prompt=prompt), **facts)
-    view = FleetView(1.0, tuple(workers), tuple(groups))
+    view = FleetView(1.0, tuple(workers), tuple(groups), tuple(prefills))
     return {hint.cause: hint for hint in explain(Evidence(incident(*attempts), request, view, changes))}
 
 

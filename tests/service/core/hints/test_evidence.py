@@ -3,6 +3,7 @@
 import pytest
 
 from service.core.events import Kind, RequestFacts
+from service.core.fleet_acceptance import State
 from service.core.fleet_watch import FleetView
 from service.core.hints.evidence import Evidence
 from tests.service.core.hints.scenes import DEPTH, bad, good, group, incident, seen
@@ -67,3 +68,10 @@ def test_a_suspect_group_counts_where_the_bad_answer_belongs_to_it() -> None:
 def test_text_that_nothing_was_found_in_is_clean() -> None:
     assert not evidence(bad(Kind.LOW_ACCEPTANCE, "acceptance", "")).text_found
     assert evidence(bad()).text_found
+
+
+def test_a_generation_that_fell_alone_is_told_from_one_whose_worker_fell() -> None:
+    assert evidence(bad(accept_length=1.4), workers=(seen(),)).request_fell
+    assert not evidence(bad(accept_length=2.9), workers=(seen(),)).request_fell
+    assert not evidence(bad(accept_length=1.4), workers=(seen(state=State.FALLEN),)).request_fell
+    assert not evidence(bad(accept_length=1.4), workers=()).request_fell

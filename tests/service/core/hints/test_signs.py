@@ -22,6 +22,11 @@ SCENES: list[tuple[Cause, list[Attempt], dict[str, Any]]] = [
         [bad(prefill="http://p1", engine_said=("context_corruption",))],
         {"groups": [group("pair", "http://p1 -> http://d1")]},
     ),
+    (
+        Cause.ABORT_RACE,
+        [bad(accept_length=1.3)],
+        {"workers": (seen(trouble={ABORTS: 3.0}),), "prefills": ["http://p1"]},
+    ),
     (Cause.DEFERRED_RELEASE, [bad(engine_said=("worker:deferred_release_timeout",)), good()], {}),
     (Cause.DEFERRED_RELEASE, [bad()], {"workers": (seen(trouble={RELEASES: 2.0}),)}),
     (
@@ -99,6 +104,17 @@ def test_every_cause_has_signs_for_it_and_a_next_step_and_all_but_two_have_some_
     assert {sign.cause for sign in SIGNS if sign.points > 0} == causes
     assert {sign.cause for sign in SIGNS if sign.points < 0} == causes
     assert set(NEXT_STEPS) == set(Cause)
+
+
+def test_where_the_prefill_worker_is_unknown_all_of_them_are_asked() -> None:
+    """KV is loaded back on prefill workers, and an answer does not name its own."""
+    loading = seen(url="http://p2", trouble={LOADED_BACK: 64.0})
+    workers = (seen(), seen(url="http://p1"), loading)
+    prefills = ["http://p1", "http://p2"]
+    hint = told(bad(cached=CACHED_HOST), workers=workers, prefills=prefills)[Cause.LOAD_BACK]
+    assert "KV was loaded back on its workers within ten minutes" in hint.evidence
+    still = told(bad(cached=CACHED_HOST, prefill="http://p1"), workers=workers, prefills=prefills)
+    assert Cause.LOAD_BACK not in still
 
 
 def test_a_counter_that_nobody_reads_is_no_evidence_against() -> None:

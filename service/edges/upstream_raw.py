@@ -2,12 +2,11 @@
 
 A strict parser (llhttp, through httptools) does the grammar; here stand the rules around it. A read that is
 one whole chunk, as nearly all are, passes it by: before it and after it the parser stands between two chunks,
-so that it need not know. One request
-is in flight a connection. A connection goes back to the pool only when its response is complete, the peer
-wants to keep it, nothing followed the response, and the method was not HEAD (the parser cannot know that
-no body comes). A response without length and chunking ends with the connection; httptools cannot be told
-of an end of file, so that is decided here. Cost: about 4 us a chunk less than a general client, nearly all
-of it task wakes and queues.
+so that it need not know. One request is in flight a connection. A connection goes back to the pool only when
+its response is complete, the peer wants to keep it, nothing followed the response, and the method was not
+HEAD (the parser cannot know that no body comes). A response without length and chunking ends with the
+connection; httptools cannot be told of an end of file, so that is decided here. Cost: about 4 us a chunk less
+than a general client, nearly all of it task wakes and queues.
 """
 
 import asyncio
@@ -103,29 +102,10 @@ class RawExchange:
     """One request and its response; the parser's callbacks are methods here."""
 
     __slots__ = (
-        "_between",
-        "_body",
-        "_complete",
-        "_connection",
-        "_fault",
-        "_framed",
-        "_head",
-        "_head_bytes",
-        "_headed",
-        "_headers",
-        "_heard",
-        "_is_head",
-        "_keep",
-        "_parser",
-        "_paused",
-        "_pool",
-        "_resent",
-        "_sink",
-        "_size",
-        "_timer",
-        "_wire",
-        "connecting",
-    )
+        "_between", "_body", "_complete", "_connection", "_fault", "_framed", "_head", "_head_bytes",
+        "_headed", "_headers", "_heard", "_is_head", "_keep", "_parser", "_paused", "_pool", "_resent",
+        "_sink", "_size", "_timer", "_wire", "connecting",
+    )  # fmt: skip
 
     def __init__(self, pool: "RawUpstream", request: Request, sink: Sink) -> None:
         self._pool = pool

@@ -38,6 +38,7 @@ from replay.stats.exact import Rate
 from replay.stats.many import holm
 from replay.stats.ratio import contrast
 from replay.stats.trend import trend
+from service.core.events import Kind
 from service.core.recorded import Rules
 
 FORMAT: Final = "specguard.verdict/1"
@@ -176,7 +177,7 @@ def weighed(index: Index, ran: Ran, seen: Sequence[Observation]) -> Judged:
     )
     sizes = [len(group) for group in groups if _arm_of(index, group) in {asked.low, asked.high}]
     returned = [one for one in seen if one.round == RETURN]
-    lowest, kinds = plan.arms[0], {one.id: str(one.kind) for one in seen}
+    lowest, kinds = plan.arms[0], {one.id: _kind(one, asked) for one in seen}
     return Judged(
         plan_hash=plan.hash,
         target=ran.header.target,
@@ -243,6 +244,11 @@ def _late(schedule: Schedule) -> str:
 
 def _arm_of(index: Index, group: Sequence[Event]) -> str:
     return index.header.blocks[group[0].block].arm
+
+
+def _kind(one: Observation, asked: Contrast) -> str:
+    """What a detector calls it, else in which sense it is bad."""
+    return str(asked.event if one.kind is Kind.NORMAL else one.kind)
 
 
 def _trend(arms: Sequence[Arm], by_arm: Sequence[Level], by_round: Sequence[Round]) -> Trend | None:

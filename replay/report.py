@@ -18,7 +18,7 @@ from replay.judging.verdict import Outcome
 from replay.plan import read_header
 from replay.reporting.cases import Case, cases
 from replay.reporting.charts import acceptance_chart, latency_chart, rate_chart, timeline
-from replay.reporting.svg import number
+from replay.reporting.svg import hue, number
 from replay.results import Metric, read
 
 COLOURS: Final = {
@@ -64,7 +64,7 @@ def report(plan: Path, results: Path, found: Judged, *, text: bool = True) -> st
     metrics = [line for line in read(results) if isinstance(line, Metric)]
     charts = [
         ("Rate against load, exact 95 % intervals; the dashed height is the margin", rate_chart(found)),
-        ("Timeline: blocks by level, a triangle for each incident", timeline(header, found, metrics)),
+        ("Timeline: a triangle is an incident, a band a block", timeline(header, found, metrics)),
         ("Accept length of good answers and of bad ones", acceptance_chart(found)),
         ("Time to first token, from the scheduled time", latency_chart(found, "ttft_s", "TTFT")),
         ("Gap between tokens, median of each answer", latency_chart(found, "itl_s", "ITL")),
@@ -72,6 +72,7 @@ def report(plan: Path, results: Path, found: Judged, *, text: bool = True) -> st
     ]
     parts = [
         _head(found),
+        _legend(found),
         f'<div class="charts">{"".join(_figure(*chart) for chart in charts if chart[1])}</div>',
         _levels(found),
         _questions(found),
@@ -100,6 +101,14 @@ def _head(found: Judged) -> str:
     asked = f"{found.contrast.event} answers, {found.contrast.high} against {found.contrast.low}"
     colour = COLOURS[verdict.verdict]
     return f'<h1>{escape(asked)}</h1><p class="verdict {colour}">{verdict.verdict}</p>{told}'
+
+
+def _legend(found: Judged) -> str:
+    marks = "".join(
+        f'<span style="color:{hue(place)}">&#9632;</span> {escape(one.arm)} &#160; '
+        for place, one in enumerate(found.levels)
+    )
+    return f'<p class="note">{marks}</p>'
 
 
 def _figure(caption: str, chart: str) -> str:

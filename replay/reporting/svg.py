@@ -10,7 +10,7 @@ from html import escape
 from math import ceil, floor, log10
 
 WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 48
 
 HUES = 6
 """Colours of the page, `--arm0` to `--arm5`; more arms begin again."""
@@ -56,10 +56,24 @@ class Frame:
         self._parts.append(f"<{tag}{told}>{inner}</{tag}>")
 
     def line(
-        self, points: Sequence[tuple[float, float]], *, hue: str, title: str = "", width: float = 1.5
+        self,
+        points: Sequence[tuple[float, float]],
+        *,
+        hue: str,
+        title: str = "",
+        width: float = 1.5,
+        dash: str = "",
     ) -> None:
         path = " ".join(f"{self.x(x)},{self.y(y)}" for x, y in points)
-        self.add("polyline", title=title, points=path, fill="none", stroke=hue, stroke_width=width)
+        self.add(
+            "polyline",
+            title=title,
+            points=path,
+            fill="none",
+            stroke=hue,
+            stroke_width=width,
+            stroke_dasharray=dash or "none",
+        )
 
     def label(self, x: float, y: float, text: str, *, anchor: str = "middle", kind: str = "tick") -> None:
         """Text at pixels."""
@@ -75,7 +89,7 @@ class Frame:
     def x_axis(self, name: str, ticks: Iterable[tuple[float, str]]) -> None:
         base = self.height - BOTTOM
         for value, text in ticks:
-            self.label(self.x(value), base + 16, text)
+            self.label(self.x(value), base + 21, text)
         self.label((LEFT + WIDTH - RIGHT) / 2, self.height - 6, name, kind="axis")
 
     def svg(self) -> str:

@@ -4,6 +4,7 @@ from cyclopts import App
 
 from service.cli.replay_bisect import bisect
 from service.cli.replay_case import case, watch
+from service.cli.replay_demo import demo
 from service.cli.replay_desensitise import desensitise
 from service.cli.replay_import import import_
 from service.cli.replay_judge import judge
@@ -20,6 +21,7 @@ Example: specguard replay plan traffic.trace --out peak.plan --arm idle=1 --arm 
 app = App(name="replay", help=HELP)
 app.command(bisect)
 app.command(case)
+app.command(demo)
 app.command(desensitise)
 app.command(import_, name="import")
 app.command(judge)

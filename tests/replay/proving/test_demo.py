@@ -1,0 +1,73 @@
+"""The demo: arms that differ in what they should, and one short run of everything on lab and router."""
+
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from replay.bisect import Bisected
+from replay.judge import Judged
+from replay.judging.verdict import Outcome
+from replay.lab.slot import Race
+from replay.proving.demo import Named, Part, Shown, Size, knob_arms, load_arms, run
+from tests.replay.judging.made import rules
+
+CLEAN = Part(Outcome.NOT_LOAD_DEPENDENT, 1.0, 0.0, 0.0, 100)
+
+
+def test_the_same_protocol_runs_at_both_loads() -> None:
+    idle, peak = load_arms(Race.FIXED)
+    assert peak.load > idle.load
+    assert idle.knobs["control"]["decode"] == peak.knobs["control"]["decode"]
+    assert idle.knobs["control"]["decode"]["race"] == "fixed"
+    assert (
+        idle.knobs["control"]["prefill"]["backlog_ms"] == 0 < peak.knobs["control"]["prefill"]["backlog_ms"]
+    )
+
+
+def test_each_knob_is_turned_alone() -> None:
+    *knobs, control = knob_arms()
+    assert control.name == "control"
+    usual = control.knobs["control"]
+    for arm in knobs:
+        turned = {
+            name for name, value in arm.knobs["control"]["decode"].items() if value != usual["decode"][name]
+        }
+        loaded = arm.load == control.load and arm.knobs["control"]["prefill"] == usual["prefill"]
+        assert (len(turned), loaded) in {(1, True), (0, False)}
+
+
+@pytest.mark.parametrize(
+    ("unfixed", "knob", "held"),
+    [
+        (Outcome.LOAD_DEPENDENT, "fence", True),
+        (Outcome.UNDECIDED, "fence", False),
+        (Outcome.LOAD_DEPENDENT, "timeout", False),
+    ],
+)
+def test_the_demo_holds_only_if_everything_is_right(unfixed: Outcome, knob: str, held: bool) -> None:
+    bad = msgspec.structs.replace(CLEAN, verdict=unfixed)
+    assert Shown(bad, CLEAN, Named(knob, "cause", 0.01), 1.0).held is held
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(180)
+def test_a_short_run_leaves_its_files_and_finds_no_wrong_answer_behind_the_fence(tmp_path: Path) -> None:
+    said: list[str] = []
+    clock = count()
+    shown = run(
+        tmp_path,
+        rules(),
+        Size(rounds=1, requests=8, pause_s=0.3),
+        said.append,
+        lambda: float(next(clock)),
+    )
+    assert (shown.fixed.per_10k, shown.fixed.idle_per_10k) == (0, 0)
+    assert shown.seconds == 1.0
+    assert any("bisect" in line for line in said)
+    judged = msgspec.json.decode((tmp_path / "fixed.json").read_bytes(), type=Judged)
+    assert judged.levels[0].trials == 8
+    named = msgspec.json.decode((tmp_path / "bisect.json").read_bytes(), type=Bisected)
+    assert [one.knob for one in named.findings] == ["fence", "timeout", "speculation", "concurrency"]
+    assert (tmp_path / "unfixed.html").read_text().startswith("<!doctype html>")

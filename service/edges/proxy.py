@@ -155,7 +155,7 @@ class Proxy:
             raise RefusedError(UNAVAILABLE, "shutting_down", message, Guilty.OURS, CLOSE)
 
     def _check_head(self, scope: Mapping[str, Any], headers: Headers) -> None:
-        """Refuse a head that is too large, or from which nobody can tell which host was meant."""
+        """Refuse a head that is too large, names no one host, or announces a body that we cannot read."""
         line_bytes = len(scope["method"]) + len(scope["raw_path"]) + len(scope["query_string"])
         if len(headers) > HEADERS_MAX or line_bytes + size_of(headers) > self._limits.header_bytes:
             message = "the request head is too large"
@@ -165,6 +165,13 @@ class Proxy:
         if len(hosts) > 1 or (needed and not hosts) or not all(map(HOST.fullmatch, hosts)):
             message = "the client must send one valid Host header"
             raise RefusedError(400, "bad_host", message, Guilty.CLIENT, CLOSE)
+        codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+        if codings not in (
+            [],
+            [b"chunked"],
+        ):  # the parser takes others in front of it, and leaves them undone
+            message = "no transfer coding but chunked is understood"
+            raise RefusedError(501, "unknown_coding", message, Guilty.CLIENT, CLOSE)
 
     def _relay(self, scope: Mapping[str, Any], send: Send, request: Request) -> Relay:
         inspected = self._inspect(scope, request)

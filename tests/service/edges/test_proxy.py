@@ -128,6 +128,16 @@ async def test_a_request_without_one_host_is_the_clients_mistake(lines: bytes) -
         client.leave()
 
 
+async def test_a_transfer_coding_that_we_do_not_undo_is_not_taken_for_the_body() -> None:
+    async with guarded([answer(b"{}")]) as port:
+        client = await port.client()
+        coded = b"transfer-encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+        await client.send(b"POST %b HTTP/1.1\r\nhost: t\r\n" % CHAT + coded)
+        assert (await client.response())[0] == 501
+        assert port.upstream.requests == []
+        client.leave()
+
+
 @pytest.mark.parametrize(
     "lines",
     [b" HTTP/1.1\r\nhost: [::1]:8400\r\n", b" HTTP/1.1\r\nhost:\r\n", b" HTTP/1.0\r\n"],

@@ -124,6 +124,10 @@ class _Worker:
         self.good: deque[bool] = deque(maxlen=RECOVERED)
         self.with_peers = False  # some sample had a control
 
+    @property
+    def fallen(self) -> bool:
+        return self.own.alarm or self.deviation < -MARGIN
+
     def learn(self, value: float) -> None:
         self.first.append(value)
         if len(self.first) == BASELINE:
@@ -187,15 +191,23 @@ class Acceptance:
         self._workers.pop(worker, None)
 
     def views(self) -> tuple[AcceptanceView, ...]:
-        return tuple(self._view(worker, one) for worker, one in self._workers.items())
+        """All workers, in time proportional to their number: a fleet may have hundreds."""
+        models: dict[str, list[_Worker]] = {}
+        for one in self._workers.values():
+            if isfinite(one.baseline):
+                models.setdefault(one.model, []).append(one)
+        peers = {model: _Peers.of(workers) for model, workers in models.items()}
+        return tuple(
+            self._view(worker, one, peers.get(one.model, NO_PEERS)) for worker, one in self._workers.items()
+        )
 
-    def _view(self, worker: str, one: _Worker) -> AcceptanceView:
+    def _view(self, worker: str, one: _Worker, peers: "_Peers") -> AcceptanceView:
         newest = one.baseline + one.deviation if isfinite(one.deviation) else one.first[-1]
         return AcceptanceView(
             worker=worker,
             model=one.model,
             source=self._source,
-            state=self._state(worker, one),
+            state=_state(one, peers),
             accept_length=exp(newest),
             baseline=exp(one.baseline),
             samples=one.samples,
@@ -204,22 +216,6 @@ class Acceptance:
             peers=one.peers,
         )
 
-    def _state(self, worker: str, one: _Worker) -> State:
-        if not isfinite(one.baseline):
-            return State.LEARNING
-        if one.own.alarm:
-            shared = one.with_peers and not one.control.alarm and self._fell_too(worker, one)
-            return State.FALLEN_WITH_PEERS if shared else State.FALLEN
-        peers = [peer.baseline for peer in self._peers(worker, one)]
-        if len(peers) > 1 and one.baseline < median(peers) - BELOW_PEERS:
-            return State.BELOW_PEERS
-        return State.NO_EVIDENCE
-
-    def _fell_too(self, worker: str, one: _Worker) -> bool:
-        """Most peers show a fall of their own."""
-        fallen = [peer.own.alarm or peer.deviation < -MARGIN for peer in self._peers(worker, one)]
-        return bool(fallen) and 2 * sum(fallen) > len(fallen)
-
     def _peers(self, worker: str, one: _Worker) -> list[_Worker]:
         """Workers of the same model that have a baseline."""
         return [
@@ -227,3 +223,30 @@ class Acceptance:
             for url, peer in self._workers.items()
             if url != worker and peer.model == one.model and isfinite(peer.baseline)
         ]
+
+
+class _Peers(msgspec.Struct, frozen=True):
+    """The workers of one model that have a baseline, as each of them is held against the others."""
+
+    workers: int = 0
+    fallen: int = 0
+    baseline: float = nan  # their median, the worker in question included
+
+    @classmethod
+    def of(cls, workers: list[_Worker]) -> "_Peers":
+        fallen = sum(one.fallen for one in workers)
+        return cls(len(workers), fallen, median(one.baseline for one in workers))
+
+
+NO_PEERS: Final = _Peers()
+
+
+def _state(one: _Worker, peers: _Peers) -> State:
+    if not isfinite(one.baseline):
+        return State.LEARNING
+    if one.own.alarm:
+        others, fallen = peers.workers - 1, peers.fallen - one.fallen
+        shared = one.with_peers and not one.control.alarm and 2 * fallen > others
+        return State.FALLEN_WITH_PEERS if shared else State.FALLEN
+    below = peers.workers > 2 and one.baseline < peers.baseline - BELOW_PEERS  # noqa: PLR2004 - itself and two
+    return State.BELOW_PEERS if below else State.NO_EVIDENCE

@@ -127,6 +127,13 @@ def test_an_e_value_under_the_null_is_large_as_seldom_as_it_says() -> None:
     assert ALPHA <= 1e-6
 
 
+def test_a_worker_falls_alone_among_two() -> None:
+    line = Line("w", "p")
+    line.run(40, 3.0, 3.0)
+    line.run(20, 1.5, 3.0)
+    assert line.states() == [State.FALLEN, State.NO_EVIDENCE]
+
+
 def test_a_baseline_is_frozen() -> None:
     line = Line("w", noise=0.0)
     line.run(BASELINE, 4.0)

@@ -15,6 +15,8 @@ from service.core.desk import Desk
 from service.core.events import Drafter
 from service.core.fleet_watch import LOOK_S
 from service.edges.dataplane import DataPlane
+from service.edges.fleet_gauges import FleetGauges
+from service.edges.metrics import Metrics
 from service.edges.router_admin import admin_client
 from service.edges.tasks import Tasks
 from service.edges.telemetry import Telemetry
@@ -164,3 +166,31 @@ async def test_prefill_workers_are_scraped_beside_those_that_decode() -> None:
     assert [worker.url for worker in desk.watch.view.workers] == [decode.url, prefill.url]
     assert all(worker.scraped for worker in desk.watch.view.workers)
     assert desk.watch.view.prefills == (prefill.url,)
+
+
+async def test_the_load_back_collapse_reaches_the_metric_that_alerts() -> None:
+    """Accept length as reported in sglang#32176, as an engine's own gauge tells it, to `worker_suspect`."""
+    lengths = [4.487] * 40 + [1.589] * 12
+    scripts = [
+        [
+            answer(
+                f'sglang:spec_accept_length{{model_name="glm"}} {length}\n'
+                f'sglang:realtime_tokens_total{{mode="decode"}} {1000 * (place + 1)}\n'.encode()
+            )
+        ]
+        for place, length in enumerate(lengths)
+    ]
+    desk, metrics = new_desk(), Metrics()
+    gauges = FleetGauges(desk.watch, metrics)
+    async with ScriptedUpstream(*scripts) as worker, admin_client() as client:
+        telemetry = Telemetry(TelemetrySettings(), desk, client, lambda: [worker.url])
+        suspected = []
+        for place in range(len(lengths)):
+            telemetry.tick(place * LOOK_S)
+            await telemetry.scraper.poll()
+            gauges()
+            labels = {"worker": worker.url, "reason": "acceptance"}
+            value = metrics.registry.get_sample_value("specguard_worker_suspect", labels)
+            suspected.append(value == 1)
+    assert not any(suspected[:41])
+    assert suspected.index(True) <= 40 + 8

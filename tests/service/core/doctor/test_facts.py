@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from service.core.doctor.facts import (
     RouterKind,
     RouterSeen,
     ServerInfo,
+    Workers,
     counted_of,
     metrics_of,
     router_flags,
@@ -87,6 +89,12 @@ def test_the_depth_of_a_step_is_the_length_of_a_path(said: dict[str, object], st
 )
 def test_a_router_is_known_by_its_list(listed: list[Listed] | None, kind: RouterKind) -> None:
     assert router_kind(listed) is kind
+
+
+def test_a_real_list_of_smg_is_read() -> None:
+    listed = msgspec.json.decode((FIXTURES / "smg-workers.json").read_bytes(), type=Workers).workers
+    assert router_kind(listed) is RouterKind.SMG
+    assert [one.worker_type for one in listed] == ["prefill", "decode", "decode"]
 
 
 @pytest.mark.parametrize(

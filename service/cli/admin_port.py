@@ -136,6 +136,7 @@ def hint_lines(record: Mapping[str, Any], *, width: int) -> list[str]:
     """What may have caused it, the likeliest first, each with its next step."""
     lines = []
     for hint in record.get("hints") or ():
-        lines.append(f"{hint['strength']:<{width}}{hint['cause']}: {'; '.join(hint['evidence'])}")
+        lines.append(f"{hint['strength']:<{width}}{': '.join((hint['cause'], *hint['evidence'][:1]))}")
+        lines += [f"{'':<{width}}{said}" for said in hint["evidence"][1:]]
         lines.append(f"{'':<{width}}next: {hint['next_step']}")
     return lines

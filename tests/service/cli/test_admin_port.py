@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.cli import run
-from service.cli.admin_port import AdminPort, Where, table
+from service.cli.admin_port import AdminPort, Where, hint_lines, table
 from service.cli.exits import BAD_INPUT, DONE, FOUND, Unfit
 from tests.service.admin_running import admin_port
 
@@ -70,3 +70,16 @@ def test_an_answer_that_nobody_expected_is_told(tmp_path: Path) -> None:
 
 def test_columns_are_as_wide_as_they_need_to_be() -> None:
     assert table(("a", "b"), [("long", "x"), ("s", "yy")]) == "a     b\nlong  x\ns     yy"
+
+
+def test_hints_stand_below_each_other_with_what_is_to_be_done() -> None:
+    told = {"strength": "likely", "cause": "nan", "evidence": ["token 0", "slow"], "next_step": "take it out"}
+    silent = told | {"strength": "none", "cause": "nothing", "evidence": []}
+    assert hint_lines({"hints": [told, silent]}, width=8) == [
+        "likely  nan: token 0",
+        "        slow",
+        "        next: take it out",
+        "none    nothing",
+        "        next: take it out",
+    ]
+    assert hint_lines({"hints": None}, width=8) == hint_lines({}, width=8) == []

@@ -8,10 +8,10 @@ dimension and model:
     Holm over all groups of all dimensions; suspect below ALPHA
 
 Who is not known is its own group, named `unknown`: it is shown, never suspected, and no control for others.
-Few bad generations are no evidence, and no evidence is not health.
+Fewer than `BAD_MIN` bad generations are no evidence (p is 1), and no evidence is not health.
 
 Bounds: `GROUPS_MAX` groups a bucket, what comes after is counted as `other`. Cost: 2 us a generation, and a
-judgement of 100 groups with 50 bad generations 3 ms.
+judgement of 500 groups with 50 bad generations 4 ms.
 """
 
 from collections import Counter
@@ -122,7 +122,9 @@ def _judged(total: Mapping[Group, int], bad: Mapping[Group, int]) -> tuple[Rate,
         mine, peers = bad.get(group, 0), everybody[dimension, model] - count
         peers_bad = corrupted[dimension, model] - mine
         named = value not in {UNKNOWN_GROUP, OTHER_GROUP}
-        p = fisher(mine, count, peers_bad, peers) if named and peers > 0 else nan
+        p = nan
+        if named and peers > 0:
+            p = fisher(mine, count, peers_bad, peers) if mine >= BAD_MIN else 1.0
         if not named:
             peers, peers_bad = 0, 0
         rates.append(Rate(dimension, model, value, mine, count, peers_bad, peers, p, suspect=False))

@@ -137,9 +137,9 @@ def test_counters_of_trouble_are_summed_for_ten_minutes() -> None:
     shift = Shift()
     for at in (0.0, 10.0):
         shift.watch.scraped(Gauge("d1", at, moved={"load_back_tokens_total": 64.0}))
-    assert shift.watch.trouble({"d1"}, 20.0) == {"load_back_tokens_total": 128.0}
-    assert shift.watch.trouble({"d2"}, 20.0) == {}
-    assert shift.watch.trouble({"d1"}, TROUBLE_S + 5.0) == {"load_back_tokens_total": 64.0}
+    assert shift.watch.trouble(20.0) == {"d1": {"load_back_tokens_total": 128.0}}
+    assert shift.watch.trouble(TROUBLE_S + 5.0) == {"d1": {"load_back_tokens_total": 64.0}}
+    assert shift.watch.trouble(TROUBLE_S + 15.0) == {}
 
 
 def test_a_look_comes_when_it_is_time() -> None:

@@ -6,6 +6,7 @@ from service.cli.replay_bisect import bisect
 from service.cli.replay_case import case, watch
 from service.cli.replay_demo import demo
 from service.cli.replay_desensitise import desensitise
+from service.cli.replay_gpu_check import gpu_check
 from service.cli.replay_import import import_
 from service.cli.replay_judge import judge
 from service.cli.replay_plan import plan
@@ -23,6 +24,7 @@ app.command(bisect)
 app.command(case)
 app.command(demo)
 app.command(desensitise)
+app.command(gpu_check)
 app.command(import_, name="import")
 app.command(judge)
 app.command(merge)

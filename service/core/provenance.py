@@ -155,13 +155,14 @@ class Provenance:
         """Read a prompt; False where there is no room for it."""
         prompt = facts.prompt
         head, tail = facts.preamble_chars, len(prompt) - facts.tools_chars
-        (body, *others), short = self._grams(prompt[head:tail], prompt[:head], prompt[tail:])
-        own = distinct(np.concatenate((body, *others)))
+        aside = [part for part in (prompt[:head], prompt[tail:]) if part]
+        (body, *others), short = self._grams(prompt[head:tail], *aside)
+        own = distinct(np.concatenate((body, *others))) if others else body
         if party.over or self.live_grams + len(own) + len(short) > self._live_most:
             return False
         party.describe(body, self._name_of(prompt[head:tail]))
         held = self.table.held(own)
-        self._find_kin(party, held[contains(body, own)])
+        self._find_kin(party, held[contains(body, own)] if others else held)
         self._claim(party, own, held)
         self._learnt += len(own) + len(short)
         party.own, party.own_short, party.ready = own, short, True
@@ -203,7 +204,10 @@ class Provenance:
 
     def _find_kin(self, party: Party, held: Hashes) -> None:
         """Note whose turn or sub-agent this is, from who holds the grams of its prompt's body."""
-        holders, counts = np.unique(held[~is_common(held)], return_counts=True)
+        held = held[(held != 0) & ~is_common(held)]
+        if not len(held):
+            return
+        holders, counts = np.unique(held, return_counts=True)
         for who, shared in zip(holders.tolist(), counts.tolist(), strict=True):
             other = self._parties.get(number_of(who))
             if other is None or other is party or shared < KIN_GRAMS:
@@ -227,6 +231,8 @@ class Provenance:
     def _strange(self, party: Party, numbers: Hashes) -> Flags:
         """Which of these numbers are those of requests that are no kin."""
         strangers = [number for number in distinct(numbers).tolist() if self._is_strange(party, number)]
+        if not strangers:
+            return np.zeros(len(numbers), np.bool_)
         return np.isin(numbers, np.array(strangers, np.uint64))
 
     def _is_strange(self, party: Party, number: int) -> bool:

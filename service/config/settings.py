@@ -185,7 +185,7 @@ class Settings(Strict):
     rules: str = "default"
     """A packaged rule set's name, or a file."""
     offline: tuple[str, ...] = OFFLINE
-    """Detectors of the rule set that live streams do without: together 8 us a chunk. Records get them all."""
+    """Detectors of the rule set that live streams do without, to save CPU. Records get them all."""
     policy: Policy = Policy.OBSERVE
     """What to do about a verdict where no route says."""
     routes: tuple[RouteSettings, ...] = ()

@@ -1,12 +1,11 @@
 """Our own HTTP/1.1 client: one `asyncio.Protocol` a connection, and the sink called inside the read.
 
-A strict parser (llhttp, through httptools) does the grammar; here stand the rules around it. A read that is
-one whole chunk, as nearly all are, passes it by: before it and after it the parser stands between two chunks,
-so that it need not know. One request is in flight a connection. A connection goes back to the pool only when
-its response is complete, the peer wants to keep it, nothing followed the response, and the method was not
-HEAD (the parser cannot know that no body comes). A response without length and chunking ends with the
-connection; httptools cannot be told of an end of file, so that is decided here. Cost: about 4 us a chunk less
-than a general client, nearly all of it task wakes and queues.
+A strict parser (llhttp, through httptools) does the grammar; here stand the rules around it. One request
+is in flight a connection. A connection goes back to the pool only when its response is complete, the peer
+wants to keep it, nothing followed the response, and the method was not HEAD (the parser cannot know that
+no body comes). A response without length and chunking ends with the connection; httptools cannot be told
+of an end of file, so that is decided here. Cost: about 4 us a chunk less than a general client, nearly all
+of it task wakes and queues.
 """
 
 import asyncio
@@ -102,10 +101,28 @@ class RawExchange:
     """One request and its response; the parser's callbacks are methods here."""
 
     __slots__ = (
-        "_between", "_body", "_complete", "_connection", "_fault", "_framed", "_head", "_head_bytes",
-        "_headed", "_headers", "_heard", "_is_head", "_keep", "_parser", "_paused", "_pool", "_resent",
-        "_sink", "_size", "_timer", "_wire", "connecting",
-    )  # fmt: skip
+        "_body",
+        "_complete",
+        "_connection",
+        "_fault",
+        "_framed",
+        "_head",
+        "_head_bytes",
+        "_headed",
+        "_headers",
+        "_heard",
+        "_is_head",
+        "_keep",
+        "_parser",
+        "_paused",
+        "_pool",
+        "_resent",
+        "_sink",
+        "_size",
+        "_timer",
+        "_wire",
+        "connecting",
+    )
 
     def __init__(self, pool: "RawUpstream", request: Request, sink: Sink) -> None:
         self._pool = pool
@@ -119,7 +136,6 @@ class RawExchange:
         self._body: list[bytes] = []
         self._head_bytes = self._size = 0
         self._fault = ""
-        self._between = False  # two chunks: the parser waits for the next one's size
         self._heard = self._headed = self._framed = self._complete = self._keep = False
         self._paused = self._resent = False
         self._timer: asyncio.TimerHandle | None = None
@@ -166,27 +182,11 @@ class RawExchange:
         connection.send(self._wire)
 
     def feed(self, data: bytes) -> None:
-        if self._between:
-            begin = data.find(b"\n") + 1
-            size = len(data) - begin - 2
-            if (
-                size > 0
-                and data[-2:] == b"\r\n"
-                and data[:begin].lower() == b"%x\r\n" % size
-                and self._size + size <= self._pool.limits.body_bytes
-            ):
-                self._size += size
-                self._sink.on_data(data[begin:-2])
-                return
-        self._parse(data)
-
-    def _parse(self, data: bytes) -> None:
         self._heard = True
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             self._fault = self._fault or "bad_response"
-        self._between = self._between and data[-2:] == b"\r\n"
         if self._head is not None:
             head, self._head = self._head, None
             self._sink.on_head(head)
@@ -253,14 +253,7 @@ class RawExchange:
         if not self._complete:
             self._body.append(body)
 
-    def on_chunk_header(self) -> None:
-        self._between = False
-
-    def on_chunk_complete(self) -> None:
-        self._between = True  # unless bytes of the next chunk's size follow; `_parse` knows
-
     def on_message_complete(self) -> None:
-        self._between = False
         if self._headed and not self._complete:
             self._complete = True
             self._keep = self._parser.should_keep_alive()  # the parser forgets it with the message

@@ -188,7 +188,7 @@ def test_wherever_chunks_are_cut_the_body_is_theirs(
         *(b"3\nabc\r\n", b"\r\n\r\n", b"3\r\nabcd\r\n"),
     ],
 )
-def test_a_read_that_only_looks_like_a_chunk_meets_the_parser(bad: bytes) -> None:
+def test_a_read_that_only_looks_like_a_chunk_is_refused(bad: bytes) -> None:
     heard = fed(LAST, b"3\r\nabc\r\n", bad, b"0\r\n\r\n" * 9)
     assert b"".join(heard.pieces[:2]) == b"abc"
     assert heard.endings == ["bad_response"]

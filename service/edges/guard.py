@@ -309,9 +309,10 @@ class Guard(Relay):
         sent = self._sent
         changes = self._streamed or sent.asked_growth or sent.asked_usage or sent.asked_spec
         headers = towards_client(self._head.headers, keep_length=not changes)
-        if self._attempts > 1:
-            headers.append((ATTEMPTS, b"%d" % self._attempts))
-        self.send_head(self._head.status, headers)
+        self.send_head(self._head.status, headers + self._told_attempts())
+
+    def _told_attempts(self) -> Headers:
+        return [(ATTEMPTS, b"%d" % self._attempts)] if self._attempts > 1 else []
 
     def _scene(self, incident: Incident) -> Scene:
         """Where the worst of its attempts ran."""
@@ -358,7 +359,8 @@ class Guard(Relay):
             if fail.in_band:
                 self._outlet.body(fail.in_band)
         else:
-            self.send_head(fail.status, refusal_headers(fail.body, fail.retry_after_s))
+            headers = refusal_headers(fail.body, fail.retry_after_s)
+            self.send_head(fail.status, headers + self._told_attempts())
             self._outlet.end(fail.body)
         self.finish()
 

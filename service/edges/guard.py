@@ -185,7 +185,6 @@ class Guard(Relay):
 
     def tick(self, now: float) -> None:
         super().tick(now)
-        self._read_prompt()
         if not self.over.done():
             self._obey(self.monitor.tick(now), now)
 
@@ -254,11 +253,10 @@ class Guard(Relay):
         """The look that the last read called for."""
         self._looking = False
         if not self.over.done():
-            self._read_prompt()
             self._hear(self.monitor.look)
 
     def _read_prompt(self) -> None:
-        """Before a look: whose words these may be depends on what was asked."""
+        """Before the last look: whose words these may be depends on what was asked."""
         origins, enrolled = self._means.origins, self._enrolled
         if origins is not None and enrolled is not None and not enrolled.party.ready:
             origins.read_now(enrolled)

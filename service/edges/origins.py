@@ -24,12 +24,13 @@ from service.core.provenance import Provenance
 from service.edges.headers import Headers, value_of
 
 AT_ONCE_CHARS: Final = 4096
-"""Read on the loop, in a third of a millisecond, before the first look at the answer if that comes sooner."""
+"""Read on the loop, in a third of a millisecond: to another thread and back costs as much."""
 QUEUE_MAX: Final = 1024
 QUEUE_CHARS: Final = 32 * 1024 * 1024
 """Prompts that wait, as text: two seconds of the thread."""
-READ_AFTER_S: Final = 0.005
-"""Few first tokens come sooner, and no client's first byte waits for us to read."""
+READ_AFTER_S: Final = 0.1
+"""Few first tokens come later, and no client's first byte waits for us to read. Answers are looked at each 250 ms
+or at their end, before which `read_now` is called; who ends sooner is read by then."""
 AGAIN_S: Final = 0.02
 """How soon the next pass over answers follows one that left some."""
 STOP_S: Final = 5.0
@@ -102,7 +103,7 @@ class Origins:
         return Enrolled(party, msgspec.structs.replace(facts, origin=party))
 
     def read_now(self, enrolled: Enrolled) -> None:
-        """A look is due: a short prompt that still waits for its time is read."""
+        """The answer is at its end: a short prompt that still waits for its time is read."""
         party = enrolled.party
         if not party.ready and not party.over and len(enrolled.facts.prompt) <= AT_ONCE_CHARS:
             self._learn(enrolled)

@@ -86,7 +86,7 @@ async def test_a_short_prompt_waits_for_its_request_to_go_out_and_for_no_thread(
         await read(enrolled)
 
 
-async def test_a_look_that_comes_sooner_has_a_short_prompt_read_at_once() -> None:
+async def test_an_answer_that_ends_sooner_has_its_short_prompt_read_at_once() -> None:
     async with running() as (origins, _):
         enrolled = origins.enrol("r1", facts(SECRET), FROM)
         origins.read_now(enrolled)

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -25,6 +25,15 @@ EXPOSED = {
     *(f"specguard_{family.key}_total" for family in catalogue.counters((), ())),
     *(f"specguard_{family.key}" for family in catalogue.gauges()),
 }
+
+ENGINE: Final = set(
+    re.findall(
+        r"^# TYPE sglang:(\w+)",
+        "".join(page.read_text() for page in (ROOT / "tests/fixtures/telemetry").glob("*-metrics.txt")),
+        re.MULTILINE,
+    )
+)
+"""What the real engine exposes, prefix aside."""
 
 each_alert = pytest.mark.parametrize("name", ALERTS)
 
@@ -68,3 +77,19 @@ def test_a_recording_rule_is_named_level_metric_operations(record: str) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
 def test_a_rule_reads_only_metrics_that_the_catalogue_exposes(rule: dict[str, Any]) -> None:
     assert set(re.findall(r"(?<![:\w])specguard_\w+(?!:)\b", rule["expr"])) <= EXPOSED
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+def test_a_rule_reads_only_engine_metrics_that_the_real_engine_exposes(rule: dict[str, Any]) -> None:
+    expr = rule["expr"]
+    names = {*re.findall(r"\bsglang[:_](\w+)", expr)}
+    listed = re.findall(r'__name__=~"sglang\[:_\]\(?([\w|]+)\)?"', expr)
+    names |= {name for names in listed for name in names.split("|")}
+    assert names <= ENGINE
+
+
+@each_alert
+def test_an_alert_on_engines_knows_both_spellings(name: str) -> None:
+    expr = ALERTS[name]["expr"]
+    for metric in set(re.findall(r"\bsglang:(\w+)", expr)):
+        assert f"sglang_{metric}" in expr

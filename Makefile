@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint rules test test-sglang demo bench-gateway bench-path bench-detectors lock
+.PHONY: help setup lint check-rules test test-sglang demo bench-gateway bench-path bench-detectors lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,12 +38,14 @@ lint: setup ## format, lint, types, floors
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
 
-rules: ## check alerts.yaml and run its promtool tests
+check-rules: ## alerts.yaml, its promtool tests, and the routing of the Alertmanager
 	@command -v promtool >/dev/null || { echo "promtool is missing: apt-get install prometheus (or put promtool on PATH)" >&2; exit 1; }
+	@command -v amtool >/dev/null || { echo "amtool is missing: apt-get install prometheus-alertmanager (or put amtool on PATH)" >&2; exit 1; }
 	promtool check rules --lint=all --lint-fatal alerts.yaml
 	promtool test rules rules/alerts.test.yaml
+	amtool check-config docker/alertmanager/alertmanager.yaml
 
-test: rules setup lint ## every check: rules, lint, then pytest
+test: check-rules setup lint ## every check: rules, lint, then pytest
 	.venv/bin/python -m pytest $(ARGS)
 
 # The engine is kept from run to run; our own package is put into it anew each time.
@@ -67,6 +69,11 @@ lab-mooncake: setup ## install the lab's Mooncake transfer engine and try the ra
 	@ldconfig -p | grep -q 'libibverbs\.so\.1' || { echo "libibverbs.so.1 is missing: apt-get install libibverbs1" >&2; exit 1; }
 	$(PIP) install --require-hashes -r requirements/lab-mooncake.txt
 	.venv/bin/python -m pytest tests/replay/lab/live_mooncake.py $(ARGS)
+
+# An extra: 240 MB. The test starts a cluster of its own on this machine.
+replay-ray: setup ## install Ray and send a plan's shards from a local cluster
+	$(PIP) install --require-hashes -r requirements/ray.txt
+	.venv/bin/python -m pytest tests/replay/live_ray.py $(ARGS)
 
 demo: setup ## run the guarded lab once and print the score: make demo ARGS="--json"
 	.venv/bin/specguard demo $(ARGS)
@@ -99,7 +106,7 @@ bench-replay: setup .venv-bench-sglang/.ready .venv-bench-aiperf/.ready .venv-be
 lock: ## compile requirements/*.txt anew
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip --disable-pip-version-check --quiet install "uv>=0.13,<1"
-	for name in runtime dev router lab-mooncake bench-aiperf bench-guidellm "bench-sglang --no-deps"; do \
+	for name in runtime dev router lab-mooncake ray bench-aiperf bench-guidellm "bench-sglang --no-deps"; do \
 	  set -- $$name; .venv-lock/bin/uv pip compile $$2 --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links requirements/$$1.in -o requirements/$$1.txt || exit 1; \
 	done

@@ -125,7 +125,7 @@ class Closing(Line, frozen=True, kw_only=True, tag="closing"):
     kept: bool  # the schedule
     late_p99_ms: float  # of the arm that was worst
     late_limit_ms: float
-    stopped: str | None = None  # before its end, by: errors, disk, interrupted, control
+    stopped: str | None = None  # before its end, by: errors, disk, interrupted, control, plan
 
 
 AnyLine = RunHeader | Resumed | Sent | Result | Metric | Closing

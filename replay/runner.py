@@ -22,6 +22,7 @@ from replay.errors import ErrorLimit
 from replay.outcome import result_of
 from replay.outlook import Outlook
 from replay.pacer import Due, Lateness, Pacer
+from replay.plan import PlanError
 from replay.planning.bodies import body_of
 from replay.results import CUT_OFF, AnyLine, Closing, Journal, ResultsError, Sent, Sync
 from replay.shard import Shard
@@ -37,7 +38,7 @@ GATE_S: Final = 0.001
 DRAIN_S: Final = 10.0
 """What is under way may take this long when a run is told to stop, or its disk is full."""
 
-Stopped = Literal["errors", "disk", "interrupted", "control"]
+Stopped = Literal["errors", "disk", "interrupted", "control", "plan"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +178,11 @@ class Runner:
         self._disarm()
         if self._stopped is not None:
             return
-        due = self._pacer.due(min(self.now_s(), self.gate_s() - GATE_S))
+        try:
+            due = self._pacer.due(min(self.now_s(), self.gate_s() - GATE_S))
+        except PlanError as changed:  # it was whole when it was looked over
+            self.stop("plan", str(changed), within_s=DRAIN_S)
+            return
         if self._write(*[_sent(one) for one in due]):
             for one in due:
                 self._send(one)

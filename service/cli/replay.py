@@ -10,6 +10,7 @@ from service.cli.replay_gpu_check import gpu_check
 from service.cli.replay_import import import_
 from service.cli.replay_judge import judge
 from service.cli.replay_plan import plan
+from service.cli.replay_ray import ray
 from service.cli.replay_report import report
 from service.cli.replay_run import merge, run, worker
 from service.cli.replay_size import size
@@ -29,6 +30,7 @@ app.command(import_, name="import")
 app.command(judge)
 app.command(merge)
 app.command(plan)
+app.command(ray)
 app.command(report)
 app.command(run)
 app.command(size)

@@ -174,6 +174,19 @@ async def test_a_plan_that_was_changed_sends_nothing(tmp_path: Path) -> None:
         assert mock.requests == 0
 
 
+async def test_a_plan_that_changes_under_way_ends_the_run_and_hangs_nobody(tmp_path: Path) -> None:
+    plan, out = plan_of(tmp_path / "p", evenly(2000, 0.001)), tmp_path / "r"
+
+    def change(_: Runner) -> None:
+        plan.write_bytes(plan.read_bytes()[:-20])
+
+    async with mocking() as (url, _):
+        summary = await run_plan(plan, out, options(url), begun=change)
+    assert summary.stopped == "plan"
+    assert 0 < summary.sent < 2000
+    assert len(by_id(out)) == summary.sent
+
+
 async def test_a_start_in_the_past_is_refused_and_one_to_come_is_kept(tmp_path: Path) -> None:
     plan, out = plan_of(tmp_path / "p", evenly(2, 0.01)), tmp_path / "r"
     async with mocking() as (url, mock):

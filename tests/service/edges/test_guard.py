@@ -2,15 +2,18 @@
 
 import asyncio
 import gzip
+from functools import partial
 
 import msgspec
 import pytest
 
 from service.core.events import Kind, Outcome, Policy
+from service.edges.guard import Guard
 from service.edges.outlet import Sending
 from service.edges.scene import Engine
 from tests.fakes import BrokenEndError, Script, Stop
 from tests.guarding import CHAT, ROUTED, Port, body, chat, event, guarded, head, pieces
+from tests.service.edges.kept import until
 
 WAYS = pytest.mark.parametrize("sending", [*Sending])
 HOLDING = pytest.mark.parametrize("policy", [Policy.PROTECT, Policy.STRICT])
@@ -291,8 +294,7 @@ async def test_a_client_that_leaves_during_a_retry_gives_everything_back() -> No
     async with guarded(on("a", *BAD), [Stop.FOREVER], policy=Policy.STRICT) as port:
         client = await port.client()
         await client.post(CHAT, body())
-        await asyncio.sleep(0.1)
-        assert len(port.upstream.requests) == 2
+        await until(lambda: len(port.upstream.requests) == 2)
         client.leave()
         await _left(port)
 
@@ -341,6 +343,12 @@ async def test_a_defect_of_ours_costs_one_request_and_is_loud() -> None:
         assert (await port.ask())[0] == 200
 
 
+def begun(port: Port, requests: int) -> bool:
+    """Whether the router has said of so many requests in flight where they are."""
+    guards = [relay for relay in port.proxy.means.live if isinstance(relay, Guard)]
+    return sum(bool(guard.monitor.generation.worker.url) for guard in guards) == requests
+
+
 async def test_a_case_tells_the_engine_and_who_was_on_the_same_worker() -> None:
     slow = on("http://w:1", *GOOD[:2])[:-1]
     elsewhere = on("http://w:2", *GOOD[:2])[:-1]
@@ -351,7 +359,7 @@ async def test_a_case_tells_the_engine_and_who_was_on_the_same_worker() -> None:
         clients = [await port.client(), await port.client()]
         for place, client in enumerate(clients, 1):
             await client.post(CHAT, body(rid=f"r{place}"))
-            await asyncio.sleep(0.05)  # scripts go by the order in which requests come
+            await until(partial(begun, port, place))
         assert (await port.ask())[0] == 200
         (case,) = port.cases
         assert case.scene.engine.version == "0.5.23"

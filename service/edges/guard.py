@@ -84,6 +84,7 @@ class Guard(Relay):
         "_holds",
         "_looking",
         "_pin",
+        "_rid",
         "_sent",
         "_started_at",
         "_streamed",
@@ -105,9 +106,6 @@ class Guard(Relay):
         super().__init__(means, send, request)
         rid = facts.rid or new_rid()
         self._enrolled: Enrolled | None = None
-        if means.origins is not None:
-            self._enrolled = means.origins.enrol(rid, facts, request.headers, thorough=route.holds)
-            facts = self._enrolled.facts
         self._facts, self._theirs, self.route = facts, dialect, route
         self._head = OWN_HEAD
         self._holds = route.holds
@@ -120,16 +118,7 @@ class Guard(Relay):
         self._answers: list[str] = []  # the tails of attempts taken back
         self._beside: tuple[str, ...] | None = None  # who was on the worker of the first bad attempt
         self._sent = self._outgoing(rid)
-        self.monitor = Monitor(
-            facts=facts,
-            dialect=dialect,
-            outgoing=self._sent,
-            route=route,
-            desk=means.desk,
-            rid=rid,
-            now=self._started_at,
-        )
-        self.monitor.defers = True
+        self._rid = rid
 
     def __repr__(self) -> str:
         return f"<Guard attempt {self._attempts} {self.monitor!r} {self._outlet!r}>"
@@ -160,7 +149,23 @@ class Guard(Relay):
     # --- what happens to a request ---
 
     def begin(self, now: float) -> None:
+        """The request goes out before anything is made ready for its answer."""
         self.open(self._attempt(), now)
+        means, route = self._means, self.route
+        if means.origins is not None:
+            headers = self.request.headers
+            self._enrolled = means.origins.enrol(self._rid, self._facts, headers, thorough=route.holds)
+            self._facts = self._enrolled.facts
+        self.monitor = Monitor(
+            facts=self._facts,
+            dialect=self._theirs,
+            outgoing=self._sent,
+            route=route,
+            desk=means.desk,
+            rid=self._rid,
+            now=self._started_at,
+        )
+        self.monitor.defers = True
 
     def gone(self, now: float) -> None:
         if self.over.done():

@@ -136,16 +136,18 @@ class Relay:
         """From the first byte to the last, or to the client's leaving."""
         means = self._means
         means.live.add(self)
-        watch = means.tasks.spawn(self._watch(receive), "client-watch")
+        watch = None
         try:
             self.begin(monotonic())
+            watch = means.tasks.spawn(self._watch(receive), "client-watch")
             await self.over
             await self._outlet.flushed()
         except asyncio.CancelledError:
             self.stop(monotonic())
             raise
         finally:
-            watch.cancel()
+            if watch is not None:
+                watch.cancel()
             means.live.discard(self)
             self._outlet.let_go()
 

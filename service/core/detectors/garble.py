@@ -164,7 +164,7 @@ class Garble:
         counts = state.counts
         carried, raw = len(state.carry), readable(state.carry + text)
         codes = raw.translate(CODES)
-        known = len(codes) - len(raw[carried:].translate(CODES))
+        known = len(raw[:carried].translate(CODES))
         fresh = codes[known:]
         if PLAIN.issuperset(codes):
             return

@@ -98,7 +98,11 @@ class Monitor(Custody):
         else:
             generation.put(data, now)
         waiting = len(generation.pending)
-        if waiting >= self._look_events or (waiting and not generation.events_seen):
+        if (
+            waiting >= self._look_events
+            or (waiting and not generation.events_seen)
+            or generation.pending_bytes > self._route.stream_bytes  # `/generate` repeats its text in each
+        ):
             if self.defers:
                 self.look_due = True
             else:

@@ -23,6 +23,7 @@ from service.core.events import (
 )
 from service.core.governor import AbortMode
 from service.core.monitor import Monitor
+from service.core.policy import RoutePolicy
 from tests.service.core.toy import ASKED, DONE, OTHER, PLAIN, WORKER, desk, event, monitor, only, sent
 
 CLEAN_STREAM = [
@@ -244,6 +245,16 @@ def test_after_release_a_bad_tail_is_dropped_and_fails_in_band(policy: Policy) -
     assert only(actions, Fail).in_band == b"data: error corrupted_garbled\n\n"
     assert watch.outcome is Outcome.FAILED
     assert not any(isinstance(action, Finish) for action in actions)
+
+
+def test_observe_keeps_no_more_of_long_events_than_a_stream_may_hold() -> None:
+    watch = monitor(Policy.OBSERVE)
+    watch.head(200, WORKER, STREAMED, 0.0)
+    limit = RoutePolicy().stream_bytes
+    for place in range(20):
+        watch.feed(event("word " * (limit // 20), place + 1), 0.02 * place)
+        assert watch.generation.pending_bytes <= limit
+    assert watch.generation.events_seen >= 15
 
 
 def test_observe_never_touches_a_bad_stream_but_says_what_it_saw() -> None:

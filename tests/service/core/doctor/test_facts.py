@@ -153,6 +153,13 @@ def test_the_longest_prefill_is_the_last_bucket_in_use() -> None:
     assert (seen.longest_prefill_s, seen.prefill_tokens_per_s) == (8.0, 200.0)
 
 
+def test_a_real_prefill_worker_tells_how_long_its_prefills_take() -> None:
+    """One prompt of 27 tokens in 106 ms: it fell into the bucket up to 124 ms."""
+    seen = metrics_of(read((FIXTURES / "pd-prefill-metrics.txt").read_text(), DOCTOR_FAMILIES))
+    assert seen.longest_prefill_s == pytest.approx(0.1245, abs=1e-3)
+    assert seen.prefill_tokens_per_s == pytest.approx(27 / 0.10633, rel=1e-3)
+
+
 def test_metrics_that_say_nothing_give_nothing() -> None:
     seen = metrics_of(read("go_goroutines 5\n", DOCTOR_FAMILIES))
     assert seen.engine is Engine.UNKNOWN

@@ -10,14 +10,12 @@ after `HALF_LIFE`; there is no clock. Pure counts: who asks decides. Cost: 1 us 
 
 from typing import Final
 
-SHARE: Final = 0.05
-"""Of a worker's streams: a hundred times what corruption does (reference: 3 to 5 in 10,000)."""
+SHARE: Final = 0.25
+"""Of a worker's streams. Corruption in production is 3 to 5 in 10,000, but a race under load may strike some
+in a hundred, with fluent text: at a smaller share the guard would shut the eyes of the only witness."""
 
 STREAMS: Final = 40.0
-"""Streams under which nothing is concluded: three of forty are no accident of 1 in 1,000."""
-
-TRIPPED: Final = 3.0
-"""Streams that must have tripped."""
+"""Streams under which nothing is concluded: ten of forty are no accident of 1 in 1,000."""
 
 HALF_LIFE: Final = 200.0
 
@@ -63,7 +61,7 @@ class CommonCause:
         if was:
             counts.broken = share > SHARE / 2
         else:
-            counts.broken = counts.streams >= STREAMS and counts.tripped >= TRIPPED and share > SHARE
+            counts.broken = counts.streams >= STREAMS and share > SHARE
         return counts.broken and not was
 
     def is_broken(self, worker: str) -> bool:

@@ -24,6 +24,12 @@ def test_now_and_then_is_no_common_cause() -> None:
     assert 0.01 < cause.share(A) < 0.05
 
 
+def test_a_race_that_strikes_one_in_ten_is_no_fault_of_the_draft() -> None:
+    cause = CommonCause()
+    run(cause, A, 3000, 10)
+    assert not cause.is_broken(A)
+
+
 def test_streams_whose_text_was_found_bad_do_not_count() -> None:
     cause = CommonCause()
     run(cause, A, 300, 1, found=True)

@@ -24,7 +24,7 @@ from typing import Any, Final
 import yaml
 
 from replay.bench import bulk, delays, quality, telemetry
-from service.core.detectors import OFFLINE, build
+from service.core.detectors import build
 from service.core.events import Delta, Drafter, Level, RequestFacts, WorkerFacts
 from service.core.fusion import Fusion
 from service.core.inspector import Inspector
@@ -103,17 +103,8 @@ def stream(rng: random.Random, index: int, length: int = TOKENS) -> list[Delta]:
 
 
 def cost(rounds: int) -> dict[str, float]:
-    """CPU time of all detectors, and of those that live streams have by default."""
-    detectors, fusion = load()
-    live = tuple(one for one in detectors if one.name not in OFFLINE)
-    return {
-        **_cost(rounds, detectors, fusion),
-        "us_per_token_live": _cost(rounds, live, fusion)["us_per_token"],
-    }
-
-
-def _cost(rounds: int, detectors: tuple[Any, ...], fusion: Fusion) -> dict[str, float]:
     """CPU time of judging 64 streams in turn."""
+    detectors, fusion = load()
     rng = random.Random(5)
     streams = [stream(rng, index) for index in range(STREAMS)]
     batches = [[d[at : at + BATCH] for at in range(0, len(d), BATCH)] for d in streams]

@@ -9,9 +9,8 @@ bad from the first token that differs from the answer without the fault. `acted`
 generation asked for at the end of a held answer. A fault in the draft's pool alone changes no answer: what is
 acted upon there is a false alarm, though most of it is a second generation asked for, and no verdict.
 
-Three settings: the detectors that live streams have by default, without the index of who said what; all of
-them with it; and the same with baselines learned from clean requests of another seed. 25 ms a walk, 3 ms a
-judgement.
+Three settings: `usual`, without the index of who said what, as a sidecar runs by default; `all`, with it; and
+`calibrated`, that with baselines learned from clean requests of another seed. 25 ms a walk, 3 ms a judgement.
 """
 
 import argparse
@@ -33,7 +32,6 @@ from replay.lab.matrix import ONSETS_TOKENS, SEED, Bench, Walk, cells, drawn
 from replay.lab.speculation import DRAFT_TOKENS
 from replay.lab.tasks import Task
 from service.core.baseline import Baselines, key_of
-from service.core.detectors import OFFLINE
 from service.core.dialects import OPENAI_CHAT
 from service.core.events import Drafter, Level, Policy, WorkerFacts
 from service.core.provenance import Provenance
@@ -61,7 +59,7 @@ class Case(NamedTuple):
 def settings(calibration: int = CALIBRATION) -> dict[str, Setting]:
     """What is compared."""
     detectors, fusion = load()
-    live = tuple(one for one in detectors if one.name not in {*OFFLINE, "crosstalk"})
+    usual = tuple(one for one in detectors if one.name != "crosstalk")
     plain = WorkerFacts(WORKER, Drafter.MODEL, DRAFT_TOKENS)
     learned = Baselines()
     for tasks in drawn(calibration, CALIBRATION_SEED):
@@ -71,7 +69,7 @@ def settings(calibration: int = CALIBRATION) -> dict[str, Setting]:
         )
     held = WorkerFacts(WORKER, Drafter.MODEL, DRAFT_TOKENS, learned.anchors(WORKER, DRAFT_TOKENS))
     return {
-        "live": Setting(live, fusion, plain),
+        "usual": Setting(usual, fusion, plain),
         "all": Setting(detectors, fusion, plain),
         BEST: Setting(detectors, fusion, held),
     }

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from service.config.routes import DEFAULT_ROUTE, RouteSettings, RouteTable, Seconds, Strict
-from service.core.detectors import OFFLINE
 from service.core.events import Drafter, Policy
 from service.core.governor import AbortMode
 
@@ -184,7 +183,7 @@ class Settings(Strict):
     """Salt of the hashes: the same on all replicas to compare theirs; by default it dies with the process."""
     rules: str = "default"
     """A packaged rule set's name, or a file."""
-    offline: tuple[str, ...] = OFFLINE
+    offline: tuple[str, ...] = ()
     """Detectors of the rule set that live streams do without, to save CPU. Records get them all."""
     policy: Policy = Policy.OBSERVE
     """What to do about a verdict where no route says."""

@@ -29,11 +29,6 @@ DETECTORS: Final[Mapping[str, type[Any]]] = {detector.name: detector for detecto
 """In the order in which an inspection asks them."""
 
 
-OFFLINE: Final[tuple[str, ...]] = ()
-"""What live streams do without unless their owner says otherwise; records get all. All of them together cost
-about 4 us a chunk (`make bench-path`), of which the loops are a third."""
-
-
 def build(rules: Mapping[str, Any]) -> tuple[tuple[Detector[Any], ...], Fusion]:
     """Detectors and fusion of a validated rule set; a missing or unknown parameter is a TypeError."""
     chosen = rules["detectors"]

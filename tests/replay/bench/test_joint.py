@@ -15,7 +15,7 @@ def figures() -> dict[str, object]:
 
 def test_silence_is_acted_upon_in_every_setting(figures: dict[str, dict[str, dict[str, int]]]) -> None:
     row = figures["by_fault"]["nan@target"]
-    assert row["struck"] == row["wrong"] == row["live"] == row["all"] == row["calibrated"] > 0
+    assert row["struck"] == row["wrong"] == row["usual"] == row["all"] == row["calibrated"] > 0
 
 
 def test_a_fault_of_the_draft_makes_no_answer_wrong(figures: dict[str, dict[str, dict[str, int]]]) -> None:

@@ -3,10 +3,10 @@
     plan      every arm turns one knob; the control turns none. Rounds, order and requests as in any plan
     events    an arm has fewer bad answers than the control: the verdict's two exact tests the other way
               round, adjusted after Holm over the knobs
-    trigger   it also has fewer failures (timeouts, errors): then it took away what sets the fault off, as
+    trigger   most failures (timeouts, errors) went with them: then it took away what sets the fault off, as
               lower load or a longer timeout would, and what is wrong may be there still
-    cause     fewer bad answers while failures go on as before: what sets the fault off is still there, and it
-              does no harm any more. The fence of a transfer race does that, and it is what to fix
+    cause     fewer bad answers while failures go on: what sets the fault off is still there, and it does no
+              harm any more. The fence of a transfer race does that, and it is what to fix
 
 The knob that is named is the cause with the strongest evidence; without a cause, the strongest trigger, and
 it is called that. One knob at a time finds no cause that needs two.
@@ -19,17 +19,18 @@ from typing import Literal
 import msgspec
 
 from replay.judge import asked_of, observed
-from replay.judging.levels import Level, Round, events_of, failing, levels, rounds, rounds_of
+from replay.judging.levels import Level, events_of, levels, rounds
 from replay.judging.observation import Observation
 from replay.judging.verdict import weigh
 from replay.plan import RETURN, Contrast, PlanError, PlanHeader
-from replay.stats.clusters import incidents, permutation
-from replay.stats.exact import Rate
+from replay.stats.clusters import incidents
 from replay.stats.many import holm
-from replay.stats.ratio import contrast
 from service.core.recorded import Rules
 
 FORMAT = "specguard.bisect/1"
+
+GOES_ON = 0.25
+"""Share of the control's failures that a cause leaves at least: without the trigger nothing goes wrong."""
 
 Role = Literal["cause", "trigger", "none"]
 
@@ -45,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     p: float  # that it has fewer bad answers than the control
     p_adjusted: float
-    p_failures: float  # that it has fewer failures, adjusted
+    failures_left: float | None  # of the control's rate; None where the control has none
 
 
 class Bisected(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,16 +76,15 @@ def weighed(header: PlanHeader, seen: Sequence[Observation], asked: Contrast) ->
     """What the observations say of each knob; the control is the high arm."""
     by_arm = {one.arm: one for one in levels(header, seen, asked.event, asked.incident_window_s)}
     control = by_arm.pop(asked.high)
-    by_round, failed = rounds(seen, asked.event), rounds_of(seen, failing)
+    by_round = rounds(seen, asked.event)
     fewer = {
         name: weigh(asked, one, control, by_round, _sizes(seen, asked, name)).p
         for name, one in by_arm.items()
         if one.trials and control.trials
     }
-    milder = {name: _fewer_failures(failed, asked.high, name) for name in by_arm}
-    adjusted, adjusted_failures = holm(fewer), holm(milder)
+    adjusted = holm(fewer)
     findings = [
-        _finding(one, fewer.get(name, 1.0), adjusted.get(name, 1.0), adjusted_failures[name], asked.alpha)
+        _finding(one, control, fewer.get(name, 1.0), adjusted.get(name, 1.0), asked.alpha)
         for name, one in by_arm.items()
     ]
     named = _named(findings)
@@ -92,16 +92,17 @@ def weighed(header: PlanHeader, seen: Sequence[Observation], asked: Contrast) ->
         plan_hash=header.hash,
         knob=named.knob if named else None,
         role=named.role if named else "none",
-        control=_finding(control, 1.0, 1.0, 1.0, asked.alpha),
+        control=_finding(control, control, 1.0, 1.0, asked.alpha),
         findings=findings,
         why=_why(named, control),
     )
 
 
-def _finding(one: Level, p: float, adjusted: float, p_failures: float, alpha: float) -> Finding:
+def _finding(one: Level, control: Level, p: float, adjusted: float, alpha: float) -> Finding:
+    left = one.failing_share / control.failing_share if control.failing_share else None
     role: Role = "none"
     if adjusted <= alpha:
-        role = "trigger" if p_failures <= alpha else "cause"
+        role = "cause" if left is None or left >= GOES_ON else "trigger"
     return Finding(
         knob=one.arm,
         role=role,
@@ -111,7 +112,7 @@ def _finding(one: Level, p: float, adjusted: float, p_failures: float, alpha: fl
         failures=sum(one.failures.values()),
         p=p,
         p_adjusted=adjusted,
-        p_failures=p_failures,
+        failures_left=left,
     )
 
 
@@ -128,19 +129,8 @@ def _why(named: Finding | None, control: Level) -> str:
     if named is None:
         return "no knob has fewer bad answers than the control beyond chance"
     fewer = f"{named.events} of {named.trials} bad answers against {control.events} of {control.trials}"
-    kept = "failures go on" if named.role == "cause" else "but failures go down with them"
+    kept = "failures go on" if named.role == "cause" else "but most failures go with them"
     return f"{named.knob}: {fewer}, p = {named.p_adjusted:.2g}; {kept}"
-
-
-def _fewer_failures(by_round: Sequence[Round], control: str, knob: str) -> float:
-    pairs = [
-        (Rate(*one.counts[control]), Rate(*one.counts[knob])) for one in by_round if one.has(control, knob)
-    ]
-    if not pairs:
-        return 1.0
-    more = Rate(sum(one.events for one, _ in pairs), sum(one.trials for one, _ in pairs))
-    less = Rate(sum(one.events for _, one in pairs), sum(one.trials for _, one in pairs))
-    return max(permutation(pairs), contrast(more, less).p)
 
 
 def _sizes(seen: Sequence[Observation], asked: Contrast, knob: str) -> list[int]:

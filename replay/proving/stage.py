@@ -1,16 +1,18 @@
 """The stage: a lab with the transfer race at hand, the real router in front, and traffic with known answers.
 
-    prefill     4 workers, service times with a long tail (`replay.lab.load`); their queues are the dose
+    prefill     4 workers, service times with a long tail (`replay.lab.load`); the router takes them in turn
+    backlog     at the peak one of them has seconds of work in front of it, as after some long contexts: what
+                is dealt to it waits longer than decode does
     decode      1 worker; a request that waits longer than `WAITING_S` for its KV is given up
     race        what giving up does is a switch: `unfixed` frees the pages while prefill may still write
 
 Time runs as in `replay.lab.curve`, 160 times as fast as in production, but the waiting timeout is shorter and
-answers last longer, so that a run of minutes has something to count. The simulator expects some 380 bad
-answers in 10,000 at the peak, in every block of 220 requests, and some 30 idle; behind the real router, which
-deals requests out evenly, it is about half as many.
+answers last longer, so that a run of minutes has something to count. The simulator expects 700 to 900 bad
+answers in 10,000 at the peak, some in every block, with one request in five given up, and none idle.
 """
 
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
@@ -23,21 +25,27 @@ from replay.lab.curve import LAYER_S, PREFILL_S, PREFILL_WORKERS, PROMPTS
 from replay.lab.load import Load, PrefillTime
 from replay.lab.router import Router
 from replay.lab.serve import Lab, LabError, Options
-from replay.lab.tokenizer import EOS, decode
-from replay.trace import FORMAT, TraceHeader, TraceRequest
+from replay.lab.tokenizer import decode
 
-WAITING_S: Final = 0.75
+WAITING_S: Final = 1.2
 LONG_WAITING_S: Final = 20.0
 """A timeout that no queue here reaches."""
 
 STEP_S: Final = 0.3
 """An answer takes some five steps; while it lasts, a late write may hit it."""
 
-BACKLOG_S: Final = 0.55
-"""Work put before each prefill worker as a block at the peak begins, about its mean wait at that load."""
+BACKLOG_S: Final = 2.0
+"""Work in front of one prefill worker when a block at the peak begins."""
 
-IDLE, PEAK = 0.30, 0.9
-"""Share of time that a prefill worker is busy; as on the load curve."""
+IDLE, PEAK = 0.30, 0.75
+"""Share of time that a prefill worker is busy."""
+
+HOT: Final = "prefill-0"
+"""The control role of the worker with the backlog."""
+
+ANSWERED_S: Final = 0.05
+_LOGGED: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""When the logged traffic says it was; only the distances count."""
 
 
 def rate_per_s(utilisation: float) -> float:
@@ -46,22 +54,29 @@ def rate_per_s(utilisation: float) -> float:
     return Load(1, utilisation, PREFILL_WORKERS, prefill, PROMPTS).rate_per_s
 
 
-def traffic(requests: int, seed: int) -> tuple[TraceHeader, list[TraceRequest]]:
-    """Copy tasks whose right answer the model has given alone; Poisson, one a second: plans set the rate."""
-    bank, random = make_bank(PROMPTS, seed), Random(seed)
-    made, at_s = [], 0.0
-    for number in range(requests):
-        prompt = bank.prompts[number % len(bank)]
-        answer = prompt.answer[:-1] if prompt.answer[-1] == EOS else prompt.answer
-        body: dict[str, Any] = {
-            "text": decode(prompt.tokens[1:]),  # the first is put in front of any text
-            "sampling_params": {"max_new_tokens": ANSWER_TOKENS, "temperature": 0},
-            "stream": True,
-        }
-        expected = decode(answer)
-        made.append(TraceRequest(id=str(number), at_s=at_s, path="/generate", body=body, expected=expected))
-        at_s += random.expovariate(1.0)
-    return TraceHeader(format=FORMAT, source="the lab's copy tasks"), made
+def write_log(path: Path, requests: int, seed: int) -> None:
+    """Copy tasks and their right answers as SGLang's request log would have them; one a second, Poisson."""
+    bank, random, at_s = make_bank(PROMPTS, seed), Random(seed), 0.0
+    with path.open("wb") as log:
+        for number in range(requests):
+            prompt = bank.prompts[number % len(bank)]
+            came, ended = (_LOGGED + timedelta(seconds=at_s + took_s) for took_s in (0.0, ANSWERED_S))
+            asked = {
+                "rid": f"logged-{number}",
+                "text": decode(prompt.tokens[1:]),  # the first is put in front of any text
+                "sampling_params": {"max_new_tokens": ANSWER_TOKENS, "temperature": 0.0},
+                "stream": True,
+            }
+            told = {"prompt_tokens": len(prompt.tokens), "completion_tokens": len(prompt.answer)}
+            answer = {"text": decode(prompt.answer), "meta_info": told}
+            log.write(_event("request.received", came, {"obj": asked}))
+            log.write(_event("request.finished", ended, {"obj": asked, "out": answer}))
+            at_s += random.expovariate(1.0)
+
+
+def _event(name: str, at: datetime, fields: dict[str, Any]) -> bytes:
+    rid = fields["obj"]["rid"]
+    return msgspec.json.encode({"timestamp": at.isoformat(), "event": name, "rid": rid, **fields}) + b"\n"
 
 
 class Stage:
@@ -80,7 +95,7 @@ class Stage:
     def controls(self) -> dict[str, tuple[str, ...]]:
         """Where the knobs are, by role."""
         return {
-            "prefill": tuple(f"{one.url}/lab/control" for one in self.lab.prefill),
+            **{one.name: (f"{one.url}/lab/control",) for one in self.lab.prefill},
             "decode": tuple(f"{one.url}/lab/control" for one in self.lab.decode),
         }
 
@@ -105,7 +120,7 @@ class Stage:
             "layer_ms": LAYER_S * 1e3,
         }
         async with httpx.AsyncClient(trust_env=False) as client:
-            for url in self.controls["prefill"]:
-                answer = await client.post(url, content=msgspec.json.encode(pace))
+            for worker in self.lab.prefill:
+                answer = await client.post(f"{worker.url}/lab/control", content=msgspec.json.encode(pace))
                 if answer.is_error:
                     raise LabError(f"control refused: {answer.text}")

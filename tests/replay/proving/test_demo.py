@@ -11,19 +11,18 @@ from replay.judge import Judged
 from replay.judging.verdict import Outcome
 from replay.lab.slot import Race
 from replay.proving.demo import Named, Part, Shown, Size, knob_arms, load_arms, run
+from replay.proving.stage import HOT
 from tests.replay.judging.made import rules
 
 CLEAN = Part(Outcome.NOT_LOAD_DEPENDENT, 1.0, 0.0, 0.0, 100)
 
 
 def test_the_same_protocol_runs_at_both_loads() -> None:
-    idle, peak = load_arms(Race.FIXED)
-    assert peak.load > idle.load
-    assert idle.knobs["control"]["decode"] == peak.knobs["control"]["decode"]
-    assert idle.knobs["control"]["decode"]["race"] == "fixed"
-    assert (
-        idle.knobs["control"]["prefill"]["backlog_ms"] == 0 < peak.knobs["control"]["prefill"]["backlog_ms"]
-    )
+    idle, peak = (arm.knobs["control"] for arm in load_arms(Race.FIXED))
+    assert idle["decode"] == peak["decode"]
+    assert idle["decode"]["race"] == "fixed"
+    assert idle[HOT]["backlog_ms"] == 0 < peak[HOT]["backlog_ms"]
+    assert load_arms(Race.FIXED)[1].load > 1
 
 
 def test_each_knob_is_turned_alone() -> None:
@@ -31,11 +30,10 @@ def test_each_knob_is_turned_alone() -> None:
     assert control.name == "control"
     usual = control.knobs["control"]
     for arm in knobs:
-        turned = {
-            name for name, value in arm.knobs["control"]["decode"].items() if value != usual["decode"][name]
-        }
-        loaded = arm.load == control.load and arm.knobs["control"]["prefill"] == usual["prefill"]
-        assert (len(turned), loaded) in {(1, True), (0, False)}
+        own = arm.knobs["control"]
+        turned = [name for name, value in own["decode"].items() if value != usual["decode"][name]]
+        turned += ["backlog"] * (own[HOT] != usual[HOT]) + ["load"] * (arm.load != control.load)
+        assert len(turned) == 1
 
 
 @pytest.mark.parametrize(
@@ -48,7 +46,8 @@ def test_each_knob_is_turned_alone() -> None:
 )
 def test_the_demo_holds_only_if_everything_is_right(unfixed: Outcome, knob: str, held: bool) -> None:
     bad = msgspec.structs.replace(CLEAN, verdict=unfixed)
-    assert Shown(bad, CLEAN, Named(knob, "cause", 0.01), 1.0).held is held
+    shown = Shown(bad, CLEAN, Named(knob, "cause", 0.01), "sglang-log", desensitised=True, seconds=1.0)
+    assert shown.held is held
 
 
 @pytest.mark.e2e
@@ -64,10 +63,16 @@ def test_a_short_run_leaves_its_files_and_finds_no_wrong_answer_behind_the_fence
         lambda: float(next(clock)),
     )
     assert (shown.fixed.per_10k, shown.fixed.idle_per_10k) == (0, 0)
-    assert shown.seconds == 1.0
+    assert (shown.imported, shown.desensitised, shown.seconds) == ("sglang-log", True, 1.0)
     assert any("bisect" in line for line in said)
     judged = msgspec.json.decode((tmp_path / "fixed.json").read_bytes(), type=Judged)
     assert judged.levels[0].trials == 8
     named = msgspec.json.decode((tmp_path / "bisect.json").read_bytes(), type=Bisected)
-    assert [one.knob for one in named.findings] == ["fence", "timeout", "speculation", "concurrency"]
+    assert [one.knob for one in named.findings] == [
+        "fence",
+        "timeout",
+        "speculation",
+        "backlog",
+        "concurrency",
+    ]
     assert (tmp_path / "unfixed.html").read_text().startswith("<!doctype html>")

@@ -1,6 +1,10 @@
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -71,3 +75,62 @@ def test_nothing_to_learn_from_is_told_in_one_line(
 def test_a_sidecar_that_does_not_answer_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calibrate", "--live", "http://127.0.0.1:9", "--seconds", "1"]) == 2
     assert "127.0.0.1:9" in capsys.readouterr().err
+
+
+def snapshots() -> bytes:
+    """Three looks at two streams, of which one comes under suspicion, as the admin port tells them."""
+    out = []
+    for tokens in (40, 80, 120):
+        rows = [
+            {
+                "rid": rid,
+                "attempt": 1,
+                "worker": "http://w",
+                "tokens": tokens,
+                "accept_length": 2.5,
+                "level": level,
+            }
+            for rid, level in (("a", "clean"), ("b", "suspect" if tokens == 80 else "clean"))
+        ]
+        out.append(f"data: {json.dumps({'open_streams': 2, 'streams': rows})}\n\n")
+    return "".join(out).encode()
+
+
+@contextmanager
+def admin_port(token: str) -> Iterator[str]:
+    """A sidecar's admin port that has three snapshots to tell and then ends."""
+
+    class Admin(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            allowed = self.headers["authorization"] == f"Bearer {token}" and self.path == "/api/streams"
+            self.send_response(200 if allowed else 401)
+            self.end_headers()
+            if allowed:
+                self.wfile.write(snapshots())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing to say."""
+
+    server = HTTPServer(("127.0.0.1", 0), Admin)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_live_streams_teach_and_suspected_ones_do_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "baselines.json"
+    with admin_port("secret") as url:
+        assert run(["calibrate", "--live", url, "--token", "secret", "--out", str(out), "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert run(["calibrate", "--live", url, "--token", "wrong", "--out", str(out)]) == 2
+    assert "401" in capsys.readouterr().err
+    assert (said["streams"], said["not_clean"]) == (1, 1)
+    (key,) = Baselines.load(out.read_bytes()).sheets
+    assert (key.worker, key.depth) == ("http://w", 3)

@@ -42,7 +42,7 @@ check-rules: ## alerts.yaml, its promtool tests, and the routing of the Alertman
 	@command -v promtool >/dev/null || { echo "promtool is missing: apt-get install prometheus (or put promtool on PATH)" >&2; exit 1; }
 	@command -v amtool >/dev/null || { echo "amtool is missing: apt-get install prometheus-alertmanager (or put amtool on PATH)" >&2; exit 1; }
 	promtool check rules --lint=all --lint-fatal alerts.yaml
-	promtool test rules rules/alerts.test.yaml
+	promtool test rules rules/*.test.yaml
 	amtool check-config docker/alertmanager/alertmanager.yaml
 
 test: check-rules setup lint ## every check: rules, lint, then pytest

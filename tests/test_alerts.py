@@ -17,7 +17,8 @@ ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 RECORDS = [rule["record"] for rule in RULES if "record" in rule]
 CHECKS: list[dict[str, Any]] = [
     check
-    for case in yaml.safe_load((ROOT / "rules/alerts.test.yaml").read_text())["tests"]
+    for page in (ROOT / "rules").glob("*.test.yaml")
+    for case in yaml.safe_load(page.read_text())["tests"]
     for check in case["alert_rule_test"]
 ]
 CHAPTERS = ("## What it means", "## Look at", "## Do", "## How it can be wrong")

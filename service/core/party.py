@@ -51,14 +51,16 @@ class Ear(Protocol):
 
     def look_at(self, batch: "list[Speech]", now: float) -> None: ...
 
+    def short_grams(self, prompt: str) -> Hashes: ...
+
 
 class Party:
     """One client's request, through all its generations."""
 
     __slots__ = (
-        "_closest", "_ear", "_shares", "body_grams", "body_name", "borrowed", "ended_at", "family", "kin",
-        "number", "own", "own_short", "ready", "rid", "session", "sketch", "spoken_grams", "suspected",
-        "tenant", "thorough",
+        "_closest", "_ear", "_shares", "_unread", "body_grams", "body_name", "borrowed", "ended_at",
+        "family", "held_grams", "kin", "number", "own", "own_short", "ready", "rid", "session", "sketch",
+        "spoken_grams", "suspected", "tenant", "thorough",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +76,8 @@ class Party:
         self.ready = False  # its prompt has been read
         self.own: Hashes = NO_GRAMS  # grams of its prompt while it lives
         self.own_short: Hashes = NO_GRAMS
+        self.held_grams = 0
+        self._unread = ""  # a short prompt whose short grams nobody has asked for yet
         self.body_grams = self.spoken_grams = self.body_name = 0
         self.kin: set[int] = set()
         self.borrowed: list[int] = []  # grams of its answers that a stranger holds
@@ -103,6 +107,17 @@ class Party:
 
     # --- what the index notes ---
 
+    def take_in(self, own: Hashes, own_short: Hashes, unread: str = "") -> None:
+        """Its prompt has been read: the grams; or, of a short one, the text to read the short grams in."""
+        self.held_grams = len(own) + len(own_short)
+        self.own, self.own_short, self._unread, self.ready = own, own_short, unread, True
+
+    def let_go(self) -> int:
+        """It is over; the answer is how many grams it held."""
+        held, self.held_grams = self.held_grams, 0
+        self.own, self.own_short, self._unread, self.borrowed = NO_GRAMS, NO_GRAMS, "", []
+        return held
+
     def describe(self, body: Hashes, name: int) -> None:
         """Its prompt without system messages and tools, as sorted grams and as a name for the whole."""
         self.body_grams, self.sketch, self.body_name = len(body), body[:SKETCH].copy(), name
@@ -129,7 +144,10 @@ class Party:
         return contains(self.own, grams)
 
     def owns_short(self, grams: Hashes) -> Flags:
-        """The same of short grams, which are in no table."""
+        """The same of short grams, which are in no table. Few ask: a short prompt waits for it."""
+        if self._unread:
+            prompt, self._unread = self._unread, ""
+            self.own_short = self._ear.short_grams(prompt)
         return contains(self.own_short, grams)
 
     def is_kin(self, other: "Party") -> bool:

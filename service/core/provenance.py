@@ -10,7 +10,7 @@ Prompts are read on a thread of their own (`learn`); answers at the tick, those 
 (`read`), because numpy costs by the call. The table is the only thing that both write. Bounded: the table (8
 bytes a word of distinct text; 2 ** 22 slots hold 25 MB), RECENT parties of 2 KB, own grams of live requests
 up to LIVE_GRAMS. What does not fit is not judged (`Party.ready`). Only salted hashes are kept, of text and
-of tenants alike.
+of tenants alike, and the text of a short prompt while its request lives.
 
 Cost: 0.5 us a word of prompt, off the loop; 0.4 us a word of answer and 0.3 ms a tick.
 """
@@ -104,8 +104,7 @@ class Provenance:
             party.suspect()
         elif party.borrowed:
             self._make_common(party)
-        self._freed += len(party.own) + len(party.own_short)
-        party.own, party.own_short, party.borrowed = NO_GRAMS, NO_GRAMS, []
+        self._freed += party.let_go()
 
     @property
     def backlog(self) -> bool:
@@ -162,11 +161,18 @@ class Provenance:
             return False
         party.describe(body, self._name_of(prompt[head:tail]))
         held = self.table.held(own)
-        self._find_kin(party, held[contains(body, own)] if others else held)
-        self._claim(party, own, held)
+        if held.any():
+            self._find_kin(party, held[contains(body, own)] if others else held)
+            self._claim(party, own, held)
+        else:
+            self.table.put(own, holder(party.number))
         self._learnt += len(own) + len(short)
-        party.own, party.own_short, party.ready = own, short, True
+        party.take_in(own, short, prompt if len(prompt) <= PIECE_CHARS else "")
         return True
+
+    def short_grams(self, prompt: str) -> Hashes:
+        """The short grams of a short prompt."""
+        return distinct(self._hasher.short_grams(b" " + folded(prompt)).hashes)
 
     # --- within ---
 
@@ -185,11 +191,12 @@ class Provenance:
         return self._name(*ends, b"%d" % len(prompt)) if prompt else 0
 
     def _grams(self, *parts: str) -> tuple[list[Hashes], Hashes]:
-        """The grams of each part of a prompt, and the short ones of all together, sorted."""
+        """The grams of each part of a prompt, and the short ones of all of a long one together, sorted."""
         if sum(map(len, parts)) <= PIECE_CHARS:
-            grams, short, _ = self._hasher.both([b" " + folded(part) for part in parts])
-            found = [distinct(grams.hashes[grams.text == place]) for place in range(len(parts))]
-            return found, distinct(short.hashes)
+            grams, _ = self._hasher.grams([b" " + folded(part) for part in parts])
+            if len(parts) == 1:
+                return [distinct(grams.hashes)], NO_GRAMS
+            return [distinct(grams.hashes[grams.text == place]) for place in range(len(parts))], NO_GRAMS
         found, brief = [], [NO_GRAMS]
         for part in parts:
             of_part, carry = [NO_GRAMS], b" "

@@ -283,6 +283,19 @@ def test_marks_beyond_the_prompt_do_no_harm(traffic: Traffic) -> None:
     assert traffic.index.learn(party, odd)
 
 
+def test_the_short_grams_of_a_short_prompt_wait_until_an_answer_asks(traffic: Traffic) -> None:
+    brief, long = traffic.ask("brief", prose(1)), traffic.ask("long", prose(2, 4000))
+    assert not len(brief.own_short)
+    assert len(long.own_short) > 1000
+    grams = traffic.index.short_grams(prose(1))
+    assert brief.owns_short(grams).all()
+    assert not long.owns_short(grams).all()
+    for party in (brief, long):
+        traffic.end(party)
+        assert not party.owns_short(grams).any()
+    assert traffic.index.live_grams == 0
+
+
 def test_no_text_is_kept_or_shown(traffic: Traffic) -> None:
     party = traffic.ask("own", "a secret sentence of more than thirty two bytes", tenant="bearer xyz")
     traffic.say(party, "another secret sentence of more than thirty two bytes")

@@ -15,7 +15,10 @@ The level holds for samples that vary as the baseline's did; the baseline is an 
 so it is a measured thing (see the tests), not a proof. Nothing here aborts a stream. A worker that shows no
 fall is not said to be healthy: KV that is valid and somebody else's leaves acceptance where it was.
 
-Cost: 3 us a sample, 32 floats a worker.
+Measured, on samples of 200 real verify steps of one small model, 20 runs each: a fall to 70 % of the baseline
+is seen in 4 samples (5 at most), to 80 % in 24 (46), to 85 % never in 400; no alarm in 40,000 clean samples.
+
+Cost: 5 us a sample in a small fleet, 14 in one of a hundred workers; 32 floats a worker.
 """
 
 from collections import deque

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from service.core.events import Attempt, RequestFacts, WorkerFacts
-from service.core.fleet_acceptance import State
+from service.core.fleet_acceptance import BASELINE, Acceptance, State
 from service.core.fleet_watch import LOOK_S, SAMPLE_STEPS, FleetWatch, Reason
 
 FAULTS: dict[str, list[str]] = json.loads(
@@ -78,3 +78,27 @@ def test_a_quiet_fault_leaves_no_evidence_in_telemetry(day: Day, kind: str) -> N
 def test_clean_days_name_nobody(day: Day) -> None:
     day.looks(600, "none")
     assert not any(one.suspect for one in day.watch.view.workers)
+
+
+def thinned(random: Random, left: float) -> float:
+    """A sample of real steps whose mean accept length is this share of what it was: drafts lost at random."""
+    digits = [int(digit) for series in FAULTS["none"] for digit in series]
+    length = 1 + sum(digits) / len(digits)
+    kept = (left * length - 1) / (length - 1)
+    steps = random.choices(digits, k=SAMPLE_STEPS)
+    return 1 + sum(random.random() < kept for step in steps for _ in range(step)) / SAMPLE_STEPS
+
+
+@pytest.mark.parametrize(("left", "within"), [(0.5, 5), (0.7, 8), (0.8, 60), (0.9, 0)])
+def test_the_further_acceptance_falls_the_sooner_it_is_seen_and_a_tenth_is_let_be(
+    left: float, within: int
+) -> None:
+    for seed in range(4):
+        random, acceptance, seen = Random(seed), Acceptance("metrics"), 0
+        for sample in range(BASELINE + (within or 200)):
+            share = 1.0 if sample < BASELINE else left
+            acceptance.see("w", "m", thinned(random, share), sample * LOOK_S)
+            if acceptance.views()[0].state is State.FALLEN:
+                seen = sample + 1 - BASELINE
+                break
+        assert (0 < seen <= within) if within else seen == 0

@@ -29,8 +29,8 @@ QUEUE_MAX: Final = 1024
 QUEUE_CHARS: Final = 32 * 1024 * 1024
 """Prompts that wait, as text: two seconds of the thread."""
 READ_AFTER_S: Final = 0.1
-"""Few first tokens come later, and no client's first byte waits for us to read. Answers are looked at each 250 ms
-or at their end, before which `read_now` is called; who ends sooner is read by then."""
+"""Few first tokens come later, and no client's first byte waits for us to read. Answers are looked at each
+250 ms or at their end, before which `read_now` is called; who ends sooner is read by then."""
 AGAIN_S: Final = 0.02
 """How soon the next pass over answers follows one that left some."""
 STOP_S: Final = 5.0

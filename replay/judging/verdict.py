@@ -174,9 +174,11 @@ def _void(asked: Contrast, state: State, low: Level, high: Level, why: str) -> V
 
 def _more(asked: Contrast, low: Rate, high: Rate, found: Verdict) -> int:
     """Requests an arm that are still missing if the rates are as they look, at the planned power."""
-    aim = max(high.share, low.share + asked.margin_per_10k / PER)
-    needed = requests_needed(low.share, min(1.0, aim), wanted=asked.power, alpha=asked.alpha)
+    aim = min(1.0, max(high.share, low.share + asked.margin_per_10k / PER))
     have = min(low.trials, high.trials)
+    if low.share >= aim:  # every answer of the low arm is bad: nothing can be worse
+        return ceil(have / 2)
+    needed = requests_needed(low.share, aim, wanted=asked.power, alpha=asked.alpha)
     return max(ceil(needed * found.design_effect - have), ceil(have / 2))
 
 

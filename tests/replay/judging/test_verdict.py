@@ -65,6 +65,12 @@ def test_more_under_load_is_the_load() -> None:
     assert found.reproduced
 
 
+def test_a_backend_whose_every_answer_is_bad_is_judged_all_the_same() -> None:
+    found = _decided(30, 30, trials=30)
+    assert found.verdict is Outcome.UNDECIDED
+    assert found.more_requests == 15
+
+
 def test_nothing_anywhere_is_not_the_load_and_not_reproduced() -> None:
     found = _decided(0, 0)
     assert found.verdict is Outcome.NOT_LOAD_DEPENDENT

@@ -13,8 +13,10 @@ DIGITS: Final = 6
 """Microseconds; the loop's own jitter is a hundred of them."""
 
 
-def result_of(due: Due, call: Call, started_s: float, base: float) -> Result:
-    """What came of it; `base` is the run's start on the call's clock."""
+def result_of(
+    due: Due, call: Call, started_s: float, base: float, met: dict[str, dict[str, float]]
+) -> Result:
+    """What came of it; `base` is the run's start on the call's clock, `met` the load when it went out."""
     send, answer, sent_at = due.send, call.answer, call.sent_at
     sent_s = started_s if sent_at is None else sent_at - base
     origin = base + sent_s
@@ -40,6 +42,7 @@ def result_of(due: Due, call: Call, started_s: float, base: float) -> Result:
         decode=_told(call, ROUTED),
         rid=answer.rid,
         attempts=_number(_told(call, ATTEMPTS)),
+        met=met,
     )
 
 

@@ -105,6 +105,7 @@ class Result(Line, frozen=True, kw_only=True, tag="result", omit_defaults=True):
     decode: str | None = None
     rid: str | None = None
     attempts: int | None = None
+    met: dict[str, dict[str, float]] = {}  # what each scraped page had last said when it went out
 
     def __repr__(self) -> str:
         """Leave the text out."""

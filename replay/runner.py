@@ -24,7 +24,8 @@ from replay.outlook import Outlook
 from replay.pacer import Due, Lateness, Pacer
 from replay.plan import PlanError
 from replay.planning.bodies import body_of
-from replay.results import CUT_OFF, AnyLine, Closing, Journal, ResultsError, Sent, Sync
+from replay.results import CUT_OFF, AnyLine, Closing, Journal, Metric, ResultsError, Sent, Sync
+from replay.scrape import Latest
 from replay.shard import Shard
 
 CAP_PER_S: Final = 2000.0
@@ -100,11 +101,12 @@ class State(msgspec.Struct, frozen=True):
 class Flight:
     """A send on its way."""
 
-    __slots__ = ("call", "due", "started_s", "timer")
+    __slots__ = ("call", "due", "met", "started_s", "timer")
 
-    def __init__(self, due: Due, started_s: float) -> None:
+    def __init__(self, due: Due, started_s: float, met: dict[str, dict[str, float]]) -> None:
         self.due = due
         self.started_s = started_s
+        self.met = met
         self.call: Call | None = None
         self.timer: asyncio.TimerHandle | None = None  # of a client that gives up
 
@@ -129,6 +131,7 @@ class Runner:
         self._flights: dict[str, Flight] = {}
         self._late = Lateness()
         self._limit = ErrorLimit(options.error_share)
+        self._latest = Latest()
         self._endings: Counter[str] = Counter()
         self._sent = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -201,9 +204,10 @@ class Runner:
             limit.failures,
         )
 
-    def keep(self, line: AnyLine) -> None:
-        """Write a line of somebody else's."""
-        self._write(line)
+    def keep(self, metric: Metric) -> None:
+        """Write what a page said, and join it to what goes out from now on."""
+        self._latest.note(metric)
+        self._write(metric)
 
     def summary(self, earlier: int) -> Summary:
         """What it came to; `earlier`: sends of the plan that were done before a resumption."""
@@ -249,7 +253,7 @@ class Runner:
 
     def _send(self, due: Due) -> None:
         send, started_s = due.send, self.now_s()
-        flight = self._flights[send.id] = Flight(due, started_s)
+        flight = self._flights[send.id] = Flight(due, started_s, self._latest.met)
         body = msgspec.json.encode(body_of(send, self._options.model))
         self._sent += 1
         flight.call = self._transport.start(send.path, body, partial(self._ended, flight))
@@ -262,7 +266,7 @@ class Runner:
         self._flights.pop(due.send.id, None)
         if flight.timer is not None:
             flight.timer.cancel()
-        result = result_of(due, call, flight.started_s, self._base)
+        result = result_of(due, call, flight.started_s, self._base, flight.met)
         self._endings[result.ending] += 1
         self._limit.add(result.ending, result.ended_s)
         if call.sent_at is not None:

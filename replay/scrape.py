@@ -1,18 +1,17 @@
-"""Metrics of prefill, decode and router beside the load, and what they said when a request went out.
+"""Metrics of prefill, decode and router beside the load, and joined to each request that goes out.
 
 Each page is read every `PERIOD_S`; of its families those that say how a worker is doing are kept, counters
 summed and gauges averaged over their series. A page that cannot be read is left out and counted.
 """
 
 import asyncio
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Final
 
 from replay.pages import Site
-from replay.results import Metric, Result
+from replay.results import Metric
 from service.core import exposition
 
 PERIOD_S: Final = 1.0
@@ -62,24 +61,33 @@ def values_of(page: bytes) -> dict[str, float]:
     }
 
 
-class Dose:
-    """What was last said, by page, at any time of a run: the load that a request met."""
+JOINED: Final = frozenset(
+    {
+        "num_running_reqs",
+        "num_queue_reqs",
+        "num_requests_running",
+        "num_requests_waiting",
+        "token_usage",
+        "spec_accept_length",
+        "num_prefill_bootstrap_queue_reqs",
+        "num_prefill_inflight_queue_reqs",
+        "num_decode_prealloc_queue_reqs",
+        "num_decode_transfer_queue_reqs",
+    }
+)
+"""Gauges that say what load a request meets."""
 
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._times: dict[str, list[float]] = defaultdict(list)
-        self._values: dict[str, list[dict[str, float]]] = defaultdict(list)
-        for metric in sorted(metrics, key=lambda one: one.at_s):
-            self._times[metric.url].append(metric.at_s)
-            self._values[metric.url].append(metric.values)
+
+class Latest:
+    """What every page said last: the load that a request meets when it goes out."""
+
+    def __init__(self) -> None:
+        self.met: dict[str, dict[str, float]] = {}
 
     def __repr__(self) -> str:
-        return f"<Dose of {len(self._times)} pages>"
+        return f"<Latest of {len(self.met)} pages>"
 
-    def at(self, at_s: float) -> dict[str, dict[str, float]]:
-        """By page; a page that had said nothing yet is left out."""
-        places = {url: bisect_right(times, at_s) - 1 for url, times in self._times.items()}
-        return {url: self._values[url][place] for url, place in places.items() if place >= 0}
-
-    def of(self, result: Result) -> dict[str, dict[str, float]]:
-        """When this request went out."""
-        return self.at(result.sent_s)
+    def note(self, metric: Metric) -> None:
+        """A page has been read. `met` is made anew, so that who holds the old one keeps it."""
+        gauges = {family: value for family, value in metric.values.items() if family in JOINED}
+        self.met = {**self.met, metric.url: gauges}

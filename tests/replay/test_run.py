@@ -215,9 +215,9 @@ async def test_shards_send_every_request_once_and_sessions_whole(tmp_path: Path)
     assert all(len(home) == 1 for home in homes.values())
 
 
-async def test_metrics_are_kept_beside_the_results(tmp_path: Path) -> None:
+async def test_metrics_are_kept_and_joined_to_each_request(tmp_path: Path) -> None:
     page = b"# TYPE sglang:token_usage gauge\nsglang:token_usage 0.5\nsglang:token_usage 0.7\n"
-    plan, out = plan_of(tmp_path / "p", evenly(3, 0.1)), tmp_path / "r"
+    plan, out = plan_of(tmp_path / "p", evenly(3, 0.5)), tmp_path / "r"
     async with mocking() as (url, _), ScriptedUpstream([answer(page, kind=b"text/plain")]) as pages:
         metrics = (pages.url + "/metrics", "http://127.0.0.1:9/metrics")
         await run_plan(plan, out, options(url, metrics=metrics))
@@ -225,6 +225,7 @@ async def test_metrics_are_kept_beside_the_results(tmp_path: Path) -> None:
     kept = [line for line in read(out) if isinstance(line, Metric)]
     assert kept[0].url == pages.url + "/metrics"
     assert kept[0].values == {"token_usage": pytest.approx(0.6)}
+    assert by_id(out)["r2"].met == {pages.url + "/metrics": {"token_usage": pytest.approx(0.6)}}
 
 
 KNOBS = {"control": {"decode": {"fault": "none"}}}

@@ -3,8 +3,8 @@
 import asyncio
 
 from replay.pages import Site
-from replay.results import Metric, Result
-from replay.scrape import Dose, Scraper, values_of
+from replay.results import Metric
+from replay.scrape import Latest, Scraper, values_of
 from tests.fakes import ScriptedUpstream, Stop, answer
 from tests.replay.runkit import LOCAL
 
@@ -41,15 +41,11 @@ async def test_pages_are_read_until_told_and_a_missing_one_is_counted() -> None:
     assert scraper.missed >= 1
 
 
-def test_a_request_met_what_was_last_said_before_it() -> None:
-    dose = Dose(
-        [
-            Metric(at_s=2.0, url="p", values={"x": 2.0}),
-            Metric(at_s=1.0, url="p", values={"x": 1.0}),
-            Metric(at_s=1.5, url="d", values={"x": 9.0}),
-        ]
-    )
-    result = Result(id="a", scheduled_s=1.0, sent_s=1.2, ended_s=2.0, ending="complete")
-    assert dose.of(result) == {"p": {"x": 1.0}}
-    assert dose.at(5.0) == {"p": {"x": 2.0}, "d": {"x": 9.0}}
-    assert dose.at(0.5) == {}
+def test_who_went_out_keeps_what_was_last_said_then() -> None:
+    latest = Latest()
+    latest.note(Metric(at_s=1.0, url="p", values={"num_queue_reqs": 1.0, "generation_tokens_total": 7.0}))
+    before = latest.met
+    latest.note(Metric(at_s=2.0, url="d", values={"token_usage": 0.5}))
+    latest.note(Metric(at_s=2.0, url="p", values={"num_queue_reqs": 2.0}))
+    assert before == {"p": {"num_queue_reqs": 1.0}}
+    assert latest.met == {"p": {"num_queue_reqs": 2.0}, "d": {"token_usage": 0.5}}

@@ -11,8 +11,9 @@
 and has no result was cut off, and is told as that. Each line is one write to the file: it outlives the
 process the moment it is made, and the machine once it has been synced (`Sync`). A torn last line is dropped.
 
-A full disk loses nothing: a reserve is set aside at the start. When a write fails the reserve is given back,
-`full` is set, and there is room for the ends of the requests that are still under way.
+A full disk loses nothing: a reserve is set aside at the start, in a file without a name, so that a kill
+leaves none behind. When a write fails the reserve is given back, `full` is set, and there is room for the
+ends of the requests that are still under way.
 """
 
 import errno
@@ -157,7 +158,7 @@ class Journal:
         reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self._path = path
-        self._reserve = path.with_name(f".{path.name}.reserve")
+        self._reserve = -1
         self._reserve_bytes = reserve_bytes
         self._sync = sync
         self._write = write
@@ -178,6 +179,7 @@ class Journal:
             self._close()
             raise ResultsError(f"{self._path}: another run is writing it") from None
         except OSError as error:
+            self._give_back()
             self._close()
             raise ResultsError(f"{self._path}: {os.strerror(error.errno or 0)}") from None
         return self
@@ -185,7 +187,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._reserve.unlink(missing_ok=True)
+        self._give_back()
         with suppress(OSError):
             self.sync()
         self._close()
@@ -224,7 +226,7 @@ class Journal:
             if error.errno not in NO_SPACE or self.full:
                 raise ResultsError(f"{self._path}: {os.strerror(error.errno or 0)}") from None
             self.full = True
-            self._reserve.unlink(missing_ok=True)
+            self._give_back()
             self._append(data)
             return
         if self._sync is Sync.EACH:
@@ -237,14 +239,15 @@ class Journal:
     def _set_aside(self) -> None:
         if not self._reserve_bytes:
             return
-        reserve = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(reserve, 0, self._reserve_bytes)
-        except OSError:
-            self._reserve.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(reserve)
+        name = self._path.with_name(f".{self._path.name}.reserve")
+        self._reserve = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        name.unlink()
+        os.posix_fallocate(self._reserve, 0, self._reserve_bytes)
+
+    def _give_back(self) -> None:
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
 
     def _close(self) -> None:
         os.close(self._file)

@@ -38,17 +38,16 @@ def journal(path: Path, sync: Sync = Sync.NEVER) -> Journal:
 
 
 class SmallDisk:
-    """Takes so many bytes, then says it is full; what the reserve held comes free with it."""
+    """Takes so many bytes, then says it is full; what the reserve held comes free when it is given back."""
 
-    def __init__(self, room: int, reserve: Path) -> None:
+    def __init__(self, room: int) -> None:
         self.room = room
-        self._reserve = reserve
-        self._given_back = False
+        self.journal: Journal | None = None
 
     def __call__(self, file: int, data: bytes) -> int:
-        if not self._given_back and not self._reserve.exists():
-            self._given_back = True
+        if self.journal is not None and self.journal.full:
             self.room += SMALL
+            self.journal = None
         if not self.room:
             raise OSError(errno.ENOSPC, "no space")
         written = os.write(file, data[: self.room])
@@ -117,8 +116,9 @@ def test_two_runs_cannot_write_one_file(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_room_for_what_is_under_way_and_no_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    disk = SmallDisk(1500, path.with_name(".run.jsonl.reserve"))
+    disk = SmallDisk(1500)
     with Journal(path, Sync.NEVER, write=disk, reserve_bytes=SMALL) as file:
+        disk.journal = file
         file.begin(HEADER)
         under_way = 0
         while not file.full:
@@ -141,11 +141,12 @@ def test_no_room_at_the_start_is_told_before_anything_is_sent(tmp_path: Path) ->
     assert not list(tmp_path.glob(".*reserve"))
 
 
-def test_the_reserve_goes_with_the_run(tmp_path: Path) -> None:
+def test_the_reserve_is_held_without_a_name_and_goes_with_the_run(tmp_path: Path) -> None:
     with journal(tmp_path / "run.jsonl", Sync.EACH) as file:
         file.begin(HEADER)
-        assert list(tmp_path.glob(".*reserve"))
-    assert not list(tmp_path.glob(".*reserve"))
+        assert os.fstat(file._reserve).st_blocks * 512 >= SMALL
+        assert not list(tmp_path.glob(".*reserve"))
+    assert file._reserve == -1
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ class Runner:
             late_limit_ms=round(worst.limit_s * 1e3, 3),
             stopped=self._stopped,
             failing=self._stopped == "errors" or limit.passed_in_all,
-            seconds=round(self.now_s() - self._began_s, 3),
+            seconds=round(max(0.0, self.now_s() - self._began_s), 3),
             told=self._told,
             earlier=earlier,
         )

@@ -146,6 +146,7 @@ async def test_resuming_a_run_that_has_ended_sends_nothing(tmp_path: Path) -> No
         await run_plan(plan, out, options(url))
         summary = await run_plan(plan, out, options(url, resume=True))
     assert (summary.sent, summary.earlier, mock.requests) == (0, 3, 3)
+    assert summary.seconds >= 0
 
 
 async def test_a_file_of_another_run_is_neither_written_over_nor_resumed(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """When to stop: a backend that fails is told from one that fails now and then, within seconds.
 
-Looked at are the requests that ended in the last `WINDOW_S`. At least `FAILURES_MIN` of them must have
-failed, so that two bad answers of a slow run do not end it, and their share must pass the limit.
+Looked at are the requests that ended in the last `WINDOW_S`, and the last `FAILURES_MIN` however long ago. At
+least so many must have failed, so that two bad answers of a slow run do not end it, and their share must pass
+the limit.
 """
 
 from collections import deque
@@ -48,5 +49,5 @@ class ErrorLimit:
         return self.failures >= FAILURES_MIN and self.failures > self._share * self.ended
 
     def _forget(self, now_s: float) -> None:
-        while self._recent and self._recent[0][0] < now_s - WINDOW_S:
+        while len(self._recent) > FAILURES_MIN and self._recent[0][0] < now_s - WINDOW_S:
             self._failed -= self._recent.popleft()[1]

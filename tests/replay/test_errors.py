@@ -41,8 +41,13 @@ def test_what_the_client_aborts_is_no_failure() -> None:
     assert not limit(*[ABORTED] * 100).passed
 
 
+def test_a_slow_run_that_only_fails_is_ended_too() -> None:
+    assert not limit(*[ERROR] * 4, every_s=60.0).passed
+    assert limit(*[ERROR] * 5, every_s=60.0).passed
+
+
 def test_failures_far_apart_end_no_run_but_count_in_all() -> None:
-    found = limit(*[ERROR] * 10, every_s=20.0)
+    found = limit(*[ERROR, GOOD] * 10, every_s=20.0)
     assert not found.passed
     assert found.passed_in_all
-    assert (found.failures, found.ended) == (10, 10)
+    assert (found.failures, found.ended) == (10, 20)

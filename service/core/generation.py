@@ -2,7 +2,8 @@
 
 Inspection is batched: bytes are put aside as they come and looked at together, because one pass over eight
 events costs about what one pass over a single event does (state that has left the cache is most of it).
-The first event is looked at alone and at once: a generation that is broken from the start shows there.
+Where bytes wait for it, the first event is looked at alone and at once: a generation that is broken from the
+start shows there.
 """
 
 from zlib import crc32

@@ -97,10 +97,8 @@ class Monitor(Custody):
             data = generation.put_cut(data, now)
         else:
             generation.put(data, now)
-        waiting = len(generation.pending)
         if (
-            waiting >= self._look_events
-            or (waiting and not generation.events_seen)
+            len(generation.pending) >= self._look_events
             or generation.pending_bytes > self._route.stream_bytes  # `/generate` repeats its text in each
         ):
             if self.defers:
@@ -167,7 +165,8 @@ class Monitor(Custody):
 
     def drains(self, now: float, *, client_gone: bool) -> bool:
         """Whether the current upstream should run out unread instead of being closed: the governor's word."""
-        seen = self.generation.events_seen > 0
+        generation = self.generation
+        seen = generation.events_seen > 0 or any(event[:1] != b":" for event in generation.pending)
         return self._desk.governor.drains(now, first_item_seen=seen, client_gone=client_gone)
 
     # --- protect and strict ---

@@ -247,6 +247,24 @@ def test_after_release_a_bad_tail_is_dropped_and_fails_in_band(policy: Policy) -
     assert not any(isinstance(action, Finish) for action in actions)
 
 
+def test_observe_keeps_its_looks_to_the_ticks() -> None:
+    watch = monitor(Policy.OBSERVE)
+    watch.head(200, WORKER, STREAMED, 0.0)
+    for place in range(50):
+        watch.feed(event("word ", place + 1), 0.005 * place)
+    assert (watch.generation.events_seen, len(watch.generation.pending)) == (0, 50)
+    assert watch.drains(0.25, client_gone=True) is False
+    watch.tick(0.25)
+    assert (watch.generation.events_seen, len(watch.generation.pending)) == (50, 0)
+
+
+def test_a_comment_alone_is_no_first_item() -> None:
+    watch = monitor(Policy.OBSERVE)
+    watch.head(200, WORKER, STREAMED, 0.0)
+    watch.feed(b": ping\n\n", 0.1)
+    assert watch.drains(0.2, client_gone=True)
+
+
 def test_observe_keeps_no_more_of_long_events_than_a_stream_may_hold() -> None:
     watch = monitor(Policy.OBSERVE)
     watch.head(200, WORKER, STREAMED, 0.0)

@@ -72,18 +72,20 @@ async def test_what_the_model_reads_and_we_cannot_is_not_judged_but_may_be_anoth
     async with running() as (origins, counted):
         enrolled = origins.enrol("r1", facts(SECRET, sealed=True), FROM)
         assert enrolled.facts.origin is None
-        await read(enrolled)
+        origins.tick(0.25)
         origins.leave(enrolled, clean=True)
         assert counted == {"provenance:sealed": 1}
 
 
-async def test_a_short_prompt_waits_for_its_request_to_go_out_and_for_no_thread() -> None:
+async def test_short_prompts_are_read_at_ticks_some_in_a_row_and_without_a_thread() -> None:
     async with running() as (origins, _):
-        enrolled = origins.enrol("r1", facts(SECRET), FROM)
-        await asyncio.sleep(0)  # the turn of the loop in which the request goes out
-        assert not enrolled.party.ready
-        assert repr(origins).startswith("<Origins 0 waiting")
-        await read(enrolled)
+        parties = [origins.enrol(f"r{n}", facts(SECRET), FROM).party for n in range(module.READ_TOGETHER + 1)]
+        await asyncio.sleep(0)  # the turn of the loop in which requests go out
+        assert not any(party.ready for party in parties)
+        origins.tick(0.25)
+        assert [party.ready for party in parties] == [True] * module.READ_TOGETHER + [False]
+        await asyncio.sleep(2 * module.AGAIN_S)
+        assert parties[-1].ready
 
 
 async def test_an_answer_that_ends_sooner_has_its_short_prompt_read_at_once() -> None:
@@ -133,11 +135,11 @@ async def test_a_prompt_that_cannot_be_read_does_not_stop_the_thread() -> None:
 async def test_a_tick_reads_on_until_all_is_read() -> None:
     async with running() as (origins, _):
         enrolled = [origins.enrol(f"r{n}", facts(f"{n} {SECRET[n:]}"), []) for n in range(6)]
-        await asyncio.gather(*map(read, enrolled))
+        origins.tick(0.25)
         speeches = [one.party.speak() for one in enrolled]
         for speech in speeches:
             speech.hear("some words " * 2000)
-        origins.tick(0.0)
+        origins.tick(0.5)
         assert any(speech.chars for speech in speeches)
         for _ in range(100):
             await asyncio.sleep(0.01)
@@ -248,8 +250,8 @@ async def test_an_answer_in_anothers_words_is_taken_back_and_made_again() -> Non
     own = "please write a short poem about the sea in november and the gulls over the empty pier"
     poem = "the sea is grey and the gulls are few"
     async with port_with_index(SECRET, poem, policy=Policy.PROTECT) as (port, origins):
-        donor = origins.enrol("donor", facts(SECRET), FROM)
-        await read(donor)
+        origins.enrol("donor", facts(SECRET), FROM)
+        origins.tick(0.25)
         status, _, answer = await port.ask(asking(own), b"authorization: Bearer b")
         assert status == 200
         assert said(answer) == poem

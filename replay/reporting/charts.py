@@ -23,6 +23,9 @@ MAX_SERIES = 4
 MAX_POINTS = 600
 """A point for each pixel."""
 
+LABEL_PX = 12
+"""Numbers that stand closer than this cannot be read."""
+
 BIN = 0.25
 """Tokens a step that one bar of the acceptance chart spans."""
 
@@ -37,7 +40,10 @@ def rate_chart(found: Judged) -> str:
     low = next(one for one in found.levels if one.arm == found.contrast.low)
     margin = (low.per_10k or 0.0) + found.contrast.margin_per_10k
     frame.line(
-        [(0, margin), (len(levels), margin)], hue="var(--soft)", title=f"margin: {number(margin)} per 10,000"
+        [(0, margin), (len(levels), margin)],
+        hue="var(--soft)",
+        title=f"margin: {number(margin)} per 10,000",
+        dash="6 4",
     )
     for place, (name, one) in enumerate(zip(names, levels, strict=True)):
         _rate_point(frame, place, name, one)
@@ -176,6 +182,7 @@ def latency_chart(found: Judged, name: str, what: str) -> str:
         for value, radius in ((p50, 5), (p90, 3.5), (p99, 3.5)):
             frame.add("circle", title=title, cx=frame.x(middle), cy=frame.y(value), r=radius, fill=colour)
         frame.label(frame.x(middle) + 10, frame.y(p50) + 4, number(p50), anchor="start", kind="value")
-        frame.label(frame.x(middle) + 10, frame.y(p99) + 4, number(p99), anchor="start", kind="value")
+        if frame.y(p50) - frame.y(p99) > LABEL_PX:
+            frame.label(frame.x(middle) + 10, frame.y(p99) + 4, number(p99), anchor="start", kind="value")
     frame.x_axis("", [(at + 0.5, one.arm) for at, (one, _) in enumerate(spreads)])
     return frame.svg()

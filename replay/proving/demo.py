@@ -232,7 +232,13 @@ async def _play(
     plan, results = _files(home, name)
     header = write_plan(plan, *made)
     say(f"{name}: {header.sends} requests in {len(header.blocks)} blocks, {header.duration_s:.0f} s")
-    options = Options(target=stage.target, allow=("127.0.0.1",), error_share=ERRORS, controls=stage.controls)
+    options = Options(
+        target=stage.target,
+        allow=("127.0.0.1",),
+        error_share=ERRORS,
+        controls=stage.controls,
+        metrics=stage.metrics,
+    )
     await run_plan(plan, results, options)
 
 

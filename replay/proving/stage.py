@@ -99,6 +99,11 @@ class Stage:
             "decode": tuple(f"{one.url}/lab/control" for one in self.lab.decode),
         }
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The pages of the worker that will have the backlog, and of decode."""
+        return tuple(f"{one.url}/metrics" for one in (self.lab.prefill[0], *self.lab.decode))
+
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.lab)

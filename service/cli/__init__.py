@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from cyclopts import App, CycloptsError, Parameter
 
-from service.cli import cases, incidents, lab, replay, rules
+from service.cli import cases, grafana, incidents, lab, replay, rules
 from service.cli.calibrate import calibrate
 from service.cli.demo import demo
 from service.cli.doctor import doctor
@@ -47,6 +47,7 @@ app.command(doctor)
 app.command(incidents.app)
 app.command(cases.app)
 app.command(rules.app)
+app.command(grafana.app)
 app.command(demo)
 app.command(lab.app)
 app.command(replay.app)

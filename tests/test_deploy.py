@@ -1,6 +1,8 @@
 """What cannot be run here is held to what can be read: images pinned, nobody root, ports that exist."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,12 +10,18 @@ import pytest
 import yaml
 
 from service.cli import run
+from service.config.layers import load_settings
 from service.config.settings import Settings
+from service.probe.settings import from_environment
 
 ROOT: Final = Path(__file__).parent.parent
 DOCKER: Final = ROOT / "docker"
 COMPOSE: Final[dict[str, Any]] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 SERVICES: Final[dict[str, Any]] = COMPOSE["services"]
+GPU: Final[dict[str, Any]] = yaml.safe_load((DOCKER / "compose.gpu.yaml").read_text())
+GPU_SERVICES: Final[dict[str, Any]] = GPU["services"]
+ENGINES: Final = ("prefill-0", "decode-0", "decode-1")
+SERVER_ARGS: Final = set(json.loads((ROOT / "tests/fixtures/lab/sgl-server-info-keys.json").read_text()))
 BASE: Final = DOCKER / "k8s" / "base"
 SIDECAR: Final[dict[str, Any]] = yaml.safe_load((BASE / "sidecar.yaml").read_text())
 CONTAINER: Final[dict[str, Any]] = SIDECAR["spec"]["template"]["spec"]["initContainers"][0]
@@ -110,3 +118,103 @@ def test_the_monitor_and_the_policy_find_the_sidecars_pods() -> None:
     assert monitor["podMetricsEndpoints"][0]["port"] in {port["name"] for port in CONTAINER["ports"]}
     admitted = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
     assert {port["containerPort"] for port in CONTAINER["ports"]} <= admitted
+
+
+def words_of(engine: str) -> list[str]:
+    """The command of an engine, its variables as compose would fill them."""
+    filled = re.sub(r"\$\{(\w+)(?::[-?]([^}]*))?\}", r"\2", GPU_SERVICES[engine]["command"])
+    return shlex.split(filled.replace("name the model", "M").replace("name its draft", "D"))
+
+
+def value_of(engine: str, option: str) -> str:
+    words = words_of(engine)
+    return words[words.index(option) + 1]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_is_started_with_options_that_this_release_has(engine: str) -> None:
+    options = {word for word in words_of(engine) if word.startswith("--")}
+    assert {option.removeprefix("--").replace("-", "_") for option in options} <= SERVER_ARGS
+    assert {"--enable-metrics", "--enable-cache-report"} <= options
+    assert GPU_SERVICES[engine]["image"].endswith(":0.5.23")
+
+
+def test_only_prefill_keeps_prefixes_in_host_memory() -> None:
+    spilling = [engine for engine in ENGINES if "--enable-hierarchical-cache" in words_of(engine)]
+    assert spilling == ["prefill-0"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_both_sides_of_a_pair_draft_and_transfer_alike(engine: str) -> None:
+    for option in (
+        "--disaggregation-transfer-backend",
+        "--speculative-algorithm",
+        "--speculative-num-steps",
+        "--speculative-num-draft-tokens",
+    ):
+        assert value_of(engine, option) == value_of("prefill-0", option)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_probe_reaches_the_sidecar_under_the_name_that_the_router_uses(engine: str, tmp_path: Path) -> None:
+    told = dict(GPU_SERVICES[engine]["environment"])
+    url = f"http://{engine}:{value_of(engine, '--port')}"
+    assert told["SPECGUARD_PROBE_NAME"] == url
+    assert url in GPU_SERVICES["router"]["command"]
+    host, _, port = told["SPECGUARD_PROBE"].removeprefix("udp:").rpartition(":")
+    assert host in GPU_SERVICES["net"]["networks"]["default"]["aliases"]
+    heard = load_settings(env=_environment(GPU_SERVICES["specguard"])).telemetry
+    assert heard.udp is not None
+    assert heard.udp.rpartition(":")[2] == port
+    mounts = (*GPU_SERVICES[engine]["volumes"], *GPU_SERVICES["specguard"]["volumes"])
+    for file in (told["SPECGUARD_PROBE_KEY_FILE"], heard.key_file):
+        assert sum(mount.endswith(f":{file}:ro") for mount in mounts) == 2
+    key = tmp_path / "probe.key"
+    key.write_text("k" * 32)
+    key.chmod(0o600)
+    here = {"SPECGUARD_PROBE": f"udp:127.0.0.1:{port}", "SPECGUARD_PROBE_KEY_FILE": str(key)}
+    assert from_environment(told | here) is not None
+
+
+def _environment(service: dict[str, Any]) -> dict[str, str]:
+    """The settings that a sidecar gets there, less what only the operator knows."""
+    known = {name: str(value) for name, value in service["environment"].items() if "$" not in str(value)}
+    return known | {"SPECGUARD_ROUTER": service["command"][service["command"].index("--router") + 1]}
+
+
+def test_the_real_engines_are_scraped_where_they_listen() -> None:
+    jobs = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yaml").read_text())["scrape_configs"]
+    targets = {target for job in jobs for one in job["static_configs"] for target in one["targets"]}
+    assert {f"{engine}:{value_of(engine, '--port')}" for engine in ENGINES} <= targets
+
+
+@pytest.mark.parametrize("name", sorted(set(GPU_SERVICES) - set(ENGINES) - {"net"}))
+def test_beside_real_engines_rights_are_as_few(name: str) -> None:
+    service = GPU_SERVICES[name]
+    if "extends" in service:
+        assert service["extends"] == {"file": "compose.yaml", "service": name}
+        service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+
+
+@pytest.mark.parametrize("name", sorted(name for name in GPU_SERVICES if "build" in GPU_SERVICES[name]))
+def test_an_image_of_ours_is_built_from_what_is_there(name: str) -> None:
+    build = GPU_SERVICES[name]["build"]
+    lines = (DOCKER / build["context"] / build["dockerfile"]).read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    assert copied
+    for path in (path for paths in copied for path in paths):
+        assert (ROOT / path).exists()
+
+
+def test_the_probes_wheel_is_built_as_the_sidecars() -> None:
+    ours, theirs = ((DOCKER / name).read_text() for name in ("Dockerfile", "engine.Dockerfile"))
+    copied = re.compile(r"^COPY (?!--from)(.+) \S+$", re.MULTILINE)
+    assert copied.findall(theirs) == copied.findall(ours)
+    assert "--no-deps /wheels/" in theirs
+
+
+def test_it_is_said_that_it_was_never_run() -> None:
+    assert "NEVER RUN BY ITS AUTHORS" in (DOCKER / "compose.gpu.yaml").read_text()

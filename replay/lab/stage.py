@@ -192,7 +192,7 @@ class Stage:
         seen.sent += 1
         try:
             await self._ask(http, step, seen, text, leaves=leaves)
-        except (httpx.HTTPError, msgspec.DecodeError):
+        except* (httpx.HTTPError, msgspec.DecodeError):  # out of the task group of `_ask`
             seen.failed += 1
 
     async def _ask(

@@ -74,3 +74,20 @@ def test_a_phase_is_told_in_one_line() -> None:
     assert "right 2" in seen.line()
     assert "leak" not in seen.line()
     assert Seen("x", "y").accept_length is None
+
+
+@pytest.mark.e2e
+async def test_an_answer_that_breaks_off_is_a_failed_one_and_the_play_goes_on() -> None:
+    async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\ndata: \r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(broken, "127.0.0.1", 0) as server:
+        target = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        phases = (Phase("broken", "no answer ends", agents=2, pause_s=0.05),)
+        async with Stage(Scenario("small", "a test", phases, SMALL), 1, target=target) as stage:
+            (seen,) = await stage.play(lambda _line: None)
+    assert seen.sent > 2
+    assert seen.failed == seen.sent

@@ -11,9 +11,9 @@ Cost: about 1 ms an answer of some hundred tokens, nearly all of it the detector
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -130,20 +130,50 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-class Ran(NamedTuple):
-    """What a results file holds."""
+class Reading:
+    """A results file, read once; results pass by one at a time, because their texts may not fit in memory."""
 
-    header: RunHeader
-    results: list[Result]
-    stopped: str  # what ended it before its time
+    def __init__(self, path: Path, plan_hash: str) -> None:
+        self._path, self._plan_hash = path, plan_hash
+        self._header: RunHeader | None = None
+        self.results = 0
+        self.stopped = ""  # what ended the run before its time
+
+    def __repr__(self) -> str:
+        return f"<Reading {self._path.name} {self.results} results>"
+
+    def require(self) -> RunHeader:
+        """The run's header, once the file has been read."""
+        if self._header is None:
+            raise PlanError(f"{self._path.name} holds no run")
+        return self._header
+
+    def __iter__(self) -> Iterator[Result]:
+        for line in read(self._path):
+            match line:
+                case RunHeader():
+                    self._begin(line)
+                case Result():
+                    self.results += 1
+                    yield line
+                case Closing():
+                    self.stopped = line.stopped or ""
+                case _:
+                    pass
+
+    def _begin(self, header: RunHeader) -> None:
+        self._header = self._header or header
+        if header.plan_hash != self._plan_hash:
+            theirs, ours = header.plan_hash[:12], self._plan_hash[:12]
+            raise PlanError(f"{self._path.name} is of the plan {theirs}, not {ours}")
 
 
 def judge(plan: Path, results: Path, rules: Rules) -> Judged:
     """Judge a run of a plan; raises PlanError or ResultsError for files that do not fit."""
     index = Index(plan)
     try:
-        ran = _run(index.header, results)
-        return weighed(index, ran, observe(index, ran.results, rules))
+        reading = Reading(results, index.header.hash)
+        return weighed(index, reading, observe(index, reading, rules))
     finally:
         index.close()
 
@@ -152,23 +182,24 @@ def observed(plan: Path, results: Path, rules: Rules) -> tuple[PlanHeader, list[
     """Only the observations; raises as `judge`."""
     index = Index(plan)
     try:
-        ran = _run(index.header, results)
-        return index.header, observe(index, ran.results, rules)
+        reading = Reading(results, index.header.hash)
+        seen = observe(index, reading, rules)
+        reading.require()
+        return index.header, seen
     finally:
         index.close()
 
 
-def weighed(index: Index, ran: Ran, seen: Sequence[Observation]) -> Judged:
+def weighed(index: Index, ran: Reading, seen: Sequence[Observation]) -> Judged:
     """What observations add up to."""
-    plan, found = index.header, ran.results
-    asked = asked_of(plan)
+    plan, asked, run = index.header, asked_of(index.header), ran.require()
     by_arm = levels(plan, seen, asked.event, asked.incident_window_s)
     low, high = (next(one for one in by_arm if one.arm == name) for name in (asked.low, asked.high))
     by_round = rounds(seen, asked.event)
     compared = [one for one in seen if one.round != RETURN]
     groups = incidents(events_of(compared, asked.event), asked.incident_window_s)
-    schedule = _schedule(found, asked)
-    coverage = _coverage(plan, found, index)
+    schedule = _schedule(seen, asked)
+    coverage = _coverage(plan, ran, seen)
     state = State(
         late="" if schedule.kept else _late(schedule),
         stopped=ran.stopped,
@@ -180,8 +211,8 @@ def weighed(index: Index, ran: Ran, seen: Sequence[Observation]) -> Judged:
     lowest, kinds = plan.arms[0], {one.id: _kind(one, asked) for one in seen}
     return Judged(
         plan_hash=plan.hash,
-        target=ran.header.target,
-        started_at=ran.header.started_at,
+        target=run.target,
+        started_at=run.started_at,
         contrast=asked,
         verdict=decide(asked, low, high, by_round, sizes, state),
         levels=by_arm,
@@ -203,35 +234,11 @@ def asked_of(plan: PlanHeader) -> Contrast:
     return plan.contrast
 
 
-def _run(plan: PlanHeader, results: Path) -> Ran:
-    """The run's header and results; the last result of an id counts."""
-    header: RunHeader | None = None
-    found: dict[str, Result] = {}
-    stopped = ""
-    for line in read(results):
-        match line:
-            case RunHeader():
-                header = header or line
-                if line.plan_hash != plan.hash:
-                    raise PlanError(
-                        f"{results.name} is of the plan {line.plan_hash[:12]}, not {plan.hash[:12]}"
-                    )
-            case Result():
-                found[line.id] = line
-            case Closing():
-                stopped = line.stopped or ""
-            case _:
-                pass
-    if header is None:
-        raise PlanError(f"{results.name} holds no run")
-    return Ran(header, list(found.values()), stopped)
-
-
-def _schedule(found: Iterable[Result], asked: Contrast) -> Schedule:
+def _schedule(seen: Iterable[Observation], asked: Contrast) -> Schedule:
     lateness = Lateness()
-    for one in found:
-        if one.error != CUT_OFF:
-            lateness.add(one.arm, one.block, one.scheduled_s, one.sent_s)
+    for one in seen:
+        if one.failure != CUT_OFF:
+            lateness.add(one.arm, one.block, one.scheduled_s, one.at_s)
     worst = lateness.worst()
     limit_s = max(worst.limit_s, asked.late_s or 0.0)
     return Schedule(worst.p99_s <= limit_s, worst.arm, worst.p99_s, limit_s)
@@ -317,10 +324,9 @@ def _e_value(
     return stake.value
 
 
-def _coverage(plan: PlanHeader, found: Sequence[Result], index: Index) -> Coverage:
-    known = [one for one in found if one.id in index.sends]
-    cut = sum(one.error == CUT_OFF for one in known)
-    return Coverage(plan.sends, len(known), cut, len(found) - len(known))
+def _coverage(plan: PlanHeader, ran: Reading, seen: Sequence[Observation]) -> Coverage:
+    cut = sum(one.failure == CUT_OFF for one in seen)
+    return Coverage(plan.sends, len(seen), cut, ran.results - len(seen))
 
 
 def _canaries(seen: Sequence[Observation]) -> Canaries:

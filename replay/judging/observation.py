@@ -118,9 +118,9 @@ class Index:
 
 def observe(index: Index, results: Iterable[Result], rules: Rules) -> list[Observation]:
     """Every result that the plan knows, judged; then compared with its control."""
-    seen = [_observed(index, one, rules) for one in results if one.id in index.sends]
-    whole = {one.id: one.digest for one in seen if not one.failure}
-    return [_compared(index, one, whole) for one in seen]
+    seen = {one.id: _observed(index, one, rules) for one in results if one.id in index.sends}
+    whole = {name: one.digest for name, one in seen.items() if not one.failure}
+    return [_compared(index, one, whole) for one in seen.values()]
 
 
 def prompt_text(send: Send) -> str:

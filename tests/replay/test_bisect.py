@@ -67,3 +67,10 @@ def test_a_control_that_is_no_arm_is_refused(tmp_path: Path) -> None:
     ran(tmp_path / "r", header, sends)
     with pytest.raises(PlanError, match="needs a control"):
         bisect(tmp_path / "p", tmp_path / "r", rules(), control="night")
+
+
+def test_a_file_without_a_run_is_refused(tmp_path: Path) -> None:
+    planned(tmp_path / "p", arms=ARMS, contrast=ASKED)
+    (tmp_path / "r").write_bytes(b"")
+    with pytest.raises(PlanError, match="holds no run"):
+        bisect(tmp_path / "p", tmp_path / "r", rules())

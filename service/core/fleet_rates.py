@@ -94,6 +94,8 @@ class Rates:
 
     def _bucket(self, now: float) -> _Bucket:
         number = int(now // BUCKET_S)
+        if self._buckets:
+            number = max(number, self._buckets[-1].number)  # who was last heard of before it began
         if not self._buckets or self._buckets[-1].number != number:
             self._buckets = [one for one in self._buckets if number - one.number < BUCKETS]
             self._buckets.append(_Bucket(number))

@@ -84,6 +84,14 @@ def test_what_is_older_than_an_hour_is_forgotten() -> None:
     assert rates.judge(BUCKET_S * BUCKETS) == ()
 
 
+def test_generations_that_come_in_another_order_than_they_ended_make_no_more_buckets() -> None:
+    rates = Rates()
+    for turn in range(100):
+        rates.over(attempt(), "m", "r", BUCKET_S + (1.0 if turn % 2 else -1.0))
+    assert len(rates._buckets) == 2
+    assert next(rate for rate in rates.judge(BUCKET_S) if rate.dimension == "route").total == 100
+
+
 def test_groups_are_bounded_however_clients_name_their_models() -> None:
     rates = Rates()
     for number in range(GROUPS_MAX * 2):

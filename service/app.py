@@ -99,7 +99,13 @@ def build(settings: Settings, rules: RuleSet) -> Sidecar:
     routes = settings.route_table()
     detectors = tuple(detector for detector in rules.detectors if detector.name not in settings.offline)
     metrics = Metrics(routes=routes.names, detectors=[detector.name for detector in detectors])
-    metrics.describe(version=version("specguard"), settings=settings.digest(), rules=rules.digest)
+    metrics.describe(
+        version=version("specguard"),
+        settings=settings.digest(),
+        rules=rules.digest,
+        ruleset=rules.name,
+        policies=routes.policies,
+    )
     policies = {settings.policy, *(route.policy for route in settings.routes)}
     salt = new_salt(_revealed(settings.capture_salt))
     return Sidecar(

@@ -108,6 +108,12 @@ class RouteTable:
         named = (policies[""].name for _, policies in self._routes)
         return (*named, DEFAULT_ROUTE)
 
+    @property
+    def policies(self) -> dict[str, str]:
+        """Each route's policy, where the client wishes nothing."""
+        every = (*(variants[""] for _, variants in self._routes), self._default[""])
+        return {one.name: str(one.policy) for one in every}
+
     def find(self, path: str, model: str, header: str = "") -> RoutePolicy:
         """The request's policy; `header` is the client's own wish, heard only where the owner allows it."""
         fitting = (policies for match, policies in self._routes if match.fits(path, model))

@@ -59,6 +59,7 @@ class Custody:
         "_recourse",
         "_route",
         "_route_holds",
+        "_silence_s",
         "_suspect_at",
         "_ticked_at",
         "_waived",
@@ -91,6 +92,7 @@ class Custody:
         self._look_events = route.look_events
         self._route_holds = route.holds
         self._paused_at: float | None = None
+        self._silence_s = 0.0  # the longest that the client was without a byte, as far as ticks saw
         self._waived = False  # a verdict stands and the text goes out all the same
         self.committed = False  # the response head is with the client
         self.defers = False  # True: `feed` only says that a look is due, and the proxy asks for it later
@@ -223,10 +225,18 @@ class Custody:
         fail = self._recourse.fail(words, self.generation, now)
         return (fail, *self._close(outcome, now))
 
+    def _note_silence(self, now: float) -> None:
+        """Once a tick: how long the client has been without a byte, unless it does not read them."""
+        if self.committed and self._paused_at is None:
+            sent_at = self._beat_at if self.holds else self.generation.heard_at
+            self._silence_s = max(self._silence_s, now - sent_at)
+
     def _close(self, outcome: Outcome, now: float) -> Sequence[Action]:
         """The request is over: give everything back and keep an incident where there is one."""
         self.state, self.outcome = State.DONE, outcome
         generation = self.generation
+        if self.committed and generation.streamed:
+            self._desk.sample("client_silence_seconds", self._silence_s)
         streamed_through = not self._route.holds or self._waived
         delivered = generation.tokens if streamed_through else self._hold.released_tokens
         incident = self.record.close(outcome, generation, delivered if self.released else 0, now)

@@ -120,6 +120,7 @@ class Monitor(Custody):
         """Time has passed; called every 250 ms."""
         generation = self.generation
         stalled_s, self._ticked_at = now - self._ticked_at, now
+        self._note_silence(now)
         if stalled_s > STALL_S:
             generation.heard_at += stalled_s  # what came meanwhile still waits in the socket
         if not self.is_open or generation.inspector is None:
@@ -147,6 +148,7 @@ class Monitor(Custody):
     def resumed(self, now: float) -> None:
         if self._paused_at is not None:
             self.generation.heard_at += now - self._paused_at
+            self._beat_at += now - self._paused_at
             self._paused_at = None
 
     def gone(self, now: float) -> Sequence[Action]:

@@ -3,6 +3,8 @@
 Everything here happens once a generation or once a request, never once a chunk.
 """
 
+from typing import Final
+
 from msgspec import structs
 
 from service.core.desk import Desk
@@ -23,6 +25,9 @@ from service.core.generation import Generation
 from service.core.groundtruth import Word
 from service.core.loglines import LogKind
 from service.core.policy import RoutePolicy
+
+UNNAMED: Final = "unknown"
+"""The worker in a metric's label where no router named it."""
 
 
 class Record:
@@ -88,7 +93,7 @@ class Record:
         if attempt.steps:
             desk.count("spec_verify_steps", by=attempt.steps)
             desk.count("spec_emitted_tokens", by=round(attempt.accept_length * attempt.steps))
-            desk.sample("request_accept_length", attempt.accept_length)
+            desk.sample(f"spec_accept_length:{attempt.worker or UNNAMED}", attempt.accept_length)
         return attempt
 
     def _blame_draft(self, attempt: Attempt) -> None:
@@ -116,6 +121,8 @@ class Record:
     def _count(self, judgement: Judgement) -> None:
         if judgement.level is Level.CORRUPT:
             self._desk.count("verdicts", judgement.kind, judgement.detector)
+            if self._route.policy is Policy.OBSERVE:
+                self._desk.count("would_abort", judgement.kind)
             if judgement.foreign:
                 self._desk.count("foreign_text")
         elif judgement.level is Level.SUSPECT:

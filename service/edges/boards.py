@@ -102,6 +102,15 @@ GATEWAY: Final = Board(
             ),
         ),
         Panel(
+            "Silence towards clients",
+            "The longest that a stream's client was without a byte; many clients give up after 30 s.",
+            "s",
+            (
+                Query(quantile(0.5, "client_silence_seconds"), "p50"),
+                Query(quantile(0.99, "client_silence_seconds"), "p99"),
+            ),
+        ),
+        Panel(
             "Stream duration",
             "From a client's request to its end.",
             "s",
@@ -148,6 +157,12 @@ INTEGRITY: Final = Board(
             "Which detector judged; a detector that falls silent after a change of rules shows here.",
             "reqps",
             (Query(rate("verdicts", "detector"), "{{detector}}"),),
+        ),
+        Panel(
+            "What protect would have taken back",
+            "Generations under a verdict that observe let go on, by kind; 0 where nothing is observed.",
+            "reqps",
+            (Query(rate("would_abort", "reason"), "{{reason}}"),),
         ),
         Panel(
             "Suspicions that stayed suspicions",
@@ -241,9 +256,9 @@ ACCEPTANCE: Final = Board(
             "Over all generations that ended; the median moves with the traffic, the low end with faults.",
             "short",
             (
-                Query(quantile(0.05, "request_accept_length"), "p5"),
-                Query(quantile(0.5, "request_accept_length"), "p50"),
-                Query(quantile(0.95, "request_accept_length"), "p95"),
+                Query(quantile(0.05, "spec_accept_length"), "p5"),
+                Query(quantile(0.5, "spec_accept_length"), "p50"),
+                Query(quantile(0.95, "spec_accept_length"), "p95"),
             ),
         ),
         Panel(

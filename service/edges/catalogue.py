@@ -71,6 +71,8 @@ LATENCY_BUCKETS_S: Final = (
 LAG_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 ACCEPT_LENGTH_BUCKETS: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
 ACCEPT_ERROR_BUCKETS: Final = (-1.0, -0.3, -0.1, -0.03, -0.001, 0.001, 0.03, 0.1, 0.3, 1.0, 3.0)
+SILENCE_BUCKETS_S: Final = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0)
+"""Of heartbeats and of clients' usual patience."""
 DURATION_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
@@ -78,6 +80,9 @@ GROWTH_MAX: Final = 64
 """Series a family may grow beyond those known in advance; what comes after is counted as `other`."""
 WORKER_SERIES: Final = 2048
 """The same where workers are the label: they come from the router's list, and there may be hundreds."""
+
+WORKER_HISTOGRAMS: Final = 256
+"""And for a histogram, which is sixteen series a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,11 @@ def counters(routes: Sequence[str], detectors: Sequence[str]) -> tuple[Family, .
             "streams", "Client requests that ended.", {**route, "policy": [*Policy], "outcome": [*Outcome]}
         ),
         Family("verdicts", "Generations judged corrupted.", {"kind": VERDICT_KINDS, **detector}),
+        Family(
+            "would_abort",
+            "Generations that observe let go on and protect would have taken back, by the verdict's kind.",
+            {"reason": VERDICT_KINDS},
+        ),
         Family("suspects", "Generations that ended under suspicion without a verdict.", detector),
         Family(
             "escaped", "Requests whose text was delivered although a verdict stood.", {"kind": VERDICT_KINDS}
@@ -199,6 +209,8 @@ def gauges() -> tuple[Family, ...]:
         Family(
             "config_hash_info", "Always 1; what is configured in its labels.", {"settings": (), "rules": ()}
         ),
+        Family("ruleset_info", "Always 1; the rule set that judges.", {"ruleset": (), "digest": ()}),
+        Family("policy_info", "Always 1; a route's policy.", {"route": (), "policy": ()}),
         Family("workers", "Workers known, by who drafts.", {"drafter": [*Drafter]}),
         Family(
             "telemetry_coverage_ratio",
@@ -257,12 +269,19 @@ def histograms() -> tuple[Family, ...]:
     phases = {"phase": ("first_byte", "hold")}
     return (
         Family("added_latency_seconds", "What SpecGuard adds to a request.", phases, LATENCY_BUCKETS_S),
+        Family(
+            "client_silence_seconds",
+            "The longest that a stream's client was without a byte once it had begun, to 250 ms.",
+            {},
+            SILENCE_BUCKETS_S,
+        ),
         Family("stream_duration_seconds", "From a client's request to its end.", {}, DURATION_BUCKETS_S),
         Family(
-            "request_accept_length",
+            "spec_accept_length",
             "Accept length of a generation, bonus token included.",
-            {},
+            {"worker": ()},
             ACCEPT_LENGTH_BUCKETS,
+            growth=WORKER_HISTOGRAMS,
         ),
         Family(
             "acceptance_error",

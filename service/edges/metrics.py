@@ -23,6 +23,7 @@ from prometheus_client import (
 
 from service.edges.catalogue import PREFIX, Family, counters, gauges, histograms
 
+PARTS: Final = ("bucket", "sum", "count")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Key = tuple[str, ...]
@@ -97,12 +98,18 @@ class Metrics:
         """Every series name as a rule or a dashboard may write it, those included that have no series yet."""
         shown = {sample.name for family in self.registry.collect() for sample in family.samples}
         counted = {f"{PREFIX}_{key}_total" for key in self._counters.keys}
-        return frozenset(shown | counted | {f"{PREFIX}_{key}" for key in self._gauges.keys})
+        observed = {f"{PREFIX}_{key}_{part}" for key in self._histograms.keys for part in PARTS}
+        return frozenset(shown | counted | observed | {f"{PREFIX}_{key}" for key in self._gauges.keys})
 
-    def describe(self, *, version: str, settings: str, rules: str) -> None:
-        """Set the info gauges, once, at start."""
+    def describe(
+        self, *, version: str, settings: str, rules: str, ruleset: str, policies: Mapping[str, str]
+    ) -> None:
+        """Set the info gauges, once, at start; `policies` by route."""
         self.set("build_info", version, platform.python_version(), value=1)
         self.set("config_hash_info", settings, rules, value=1)
+        self.set("ruleset_info", ruleset, rules, value=1)
+        for route, policy in policies.items():
+            self.set("policy_info", route, policy, value=1)
 
     def count(self, *key: str, by: float = 1) -> None:
         """Add to the counter `key[0]` with the label values `key[1:]`."""
@@ -110,7 +117,7 @@ class Metrics:
 
     def sample(self, key: str, value: float) -> None:
         """Observe into the histogram KEY, or KEY:LABEL; what is not a number is no observation."""
-        child = self._histograms.child(tuple(key.split(":")))
+        child = self._histograms.child(tuple(key.split(":", 1)))  # a worker's URL has colons of its own
         if child is None:
             self.count("unknown_counts")
         elif isfinite(value):

@@ -78,4 +78,9 @@ def test_every_knob_of_the_core_can_be_set_and_no_other() -> None:
 
 def test_the_names_are_the_label_values(table: RouteTable) -> None:
     assert table.names == ("agents", "chats", "default")
+
+
+def test_the_policies_are_those_of_the_routes(table: RouteTable) -> None:
+    assert tuple(table.policies) == table.names
+    assert table.policies["default"] == table.find("/elsewhere", "m").policy
     assert repr(table) == "<RouteTable agents, chats, default>"

@@ -6,17 +6,17 @@ def test_counters_are_handed_over_once() -> None:
     shared = desk()
     shared.count("streams", "a", "clean")
     shared.count("streams", "a", "clean", by=2)
-    shared.sample("request_accept_length", 3.5)
-    assert shared.drain() == ({("streams", "a", "clean"): 3}, {"request_accept_length": [3.5]})
+    shared.sample("stream_duration_seconds", 3.5)
+    assert shared.drain() == ({("streams", "a", "clean"): 3}, {"stream_duration_seconds": [3.5]})
     assert shared.drain() == ({}, {})
 
 
 def test_observations_are_bounded_and_the_rest_is_counted() -> None:
     shared = desk()
     for _ in range(SAMPLES_MAX + 5):
-        shared.sample("request_accept_length", 1.0)
+        shared.sample("stream_duration_seconds", 1.0)
     counts, samples = shared.drain()
-    assert len(samples["request_accept_length"]) == SAMPLES_MAX
+    assert len(samples["stream_duration_seconds"]) == SAMPLES_MAX
     assert counts["samples_dropped",] == 5
 
 

@@ -308,6 +308,42 @@ def test_our_own_backpressure_is_not_silence() -> None:
     assert watch.judgement.kind is Kind.SILENT
 
 
+def test_the_longest_silence_towards_a_client_is_told_at_the_end() -> None:
+    shared = desk()
+    watch = monitor(Policy.OBSERVE, at=shared)
+    watch.head(200, WORKER, STREAMED, 0.0)
+    tick_until(watch, 3.0)  # before the first byte: the time to the first token, no silence
+    watch.feed(event("a", 1), 3.0)
+    tick_until(watch, 4.0, start=3.0)
+    watch.feed(event("b", 2), 4.1)
+    tick_until(watch, 4.6, start=4.1)
+    watch.gone(4.7)
+    assert shared.samples["client_silence_seconds"] == [1.0]
+
+
+def test_bytes_that_are_held_are_silence_to_a_client() -> None:
+    shared = desk()
+    watch = monitor(Policy.PROTECT, at=shared)
+    play(watch, CLEAN_STREAM)
+    assert watch.released
+    tick_until(watch, 1.5, start=0.8)
+    watch.gone(1.5)
+    assert 0.5 < shared.samples["client_silence_seconds"][0] < 1.5
+
+
+@pytest.mark.parametrize("policy", [Policy.OBSERVE, Policy.PROTECT])
+def test_a_client_that_does_not_read_is_not_left_in_silence(policy: Policy) -> None:
+    shared = desk()
+    watch = monitor(policy, at=shared)
+    play(watch, CLEAN_STREAM)
+    watch.paused(0.8)
+    tick_until(watch, 9.5, start=0.8)
+    watch.resumed(9.5)
+    tick_until(watch, 9.75, start=9.5)
+    watch.gone(9.75)
+    assert shared.samples["client_silence_seconds"][0] < 1.1
+
+
 def test_our_own_stall_is_not_the_engines_silence() -> None:
     watch = monitor(Policy.OBSERVE)
     play(watch, CLEAN_STREAM[:4])

@@ -1,5 +1,7 @@
+import pytest
+
 from service.core.endings import ENGINE_NAN
-from service.core.events import Delta, Drafter, Judgement, Kind, Level, Outcome, RequestFacts
+from service.core.events import Delta, Drafter, Judgement, Kind, Level, Outcome, Policy, RequestFacts
 from service.core.generation import Generation
 from service.core.groundtruth import Word
 from service.core.loglines import LogKind
@@ -46,6 +48,13 @@ def test_a_generation_is_counted_once() -> None:
     kept.close(Outcome.CLIENT_GONE, bad, 0, 1.0)
     assert kept._desk.counts["verdicts", "repetition", "loop"] == 1
     assert len(kept.attempts) == 1
+
+
+@pytest.mark.parametrize(("policy", "counted"), [(Policy.OBSERVE, 1), (Policy.PROTECT, 0)])
+def test_observe_counts_what_protect_would_have_taken_back(policy: Policy, counted: int) -> None:
+    kept = Record("r", RequestFacts("toy"), RoutePolicy(policy=policy), desk(), 0.0)
+    kept.close(Outcome.MARKED, generation(BAD), 100, 1.0)
+    assert kept._desk.counts.get(("would_abort", "repetition"), 0) == counted
 
 
 def test_bad_tokens_are_those_delivered_past_the_onset() -> None:

@@ -85,11 +85,11 @@ def _is_counting(owner: Any) -> bool:  # noqa: ANN401 - any expression
 
 def test_a_flush_adds_what_was_counted_since_the_last(metrics: Metrics) -> None:
     counts = {("streams", "agents", "strict", "clean"): 3, ("delivered_bad_tokens",): 40}
-    metrics.flush(counts, {"request_accept_length": [1.0, 2.7]})
+    metrics.flush(counts, {"stream_duration_seconds": [1.0, 2.7]})
     metrics.flush(counts, {})
     assert value(metrics, "specguard_streams_total", route="agents", policy="strict", outcome="clean") == 6
     assert value(metrics, "specguard_delivered_bad_tokens_total") == 80
-    assert value(metrics, "specguard_request_accept_length_count") == 2
+    assert value(metrics, "specguard_stream_duration_seconds_count") == 2
 
 
 def test_a_count_nobody_foresaw_is_counted_as_our_defect(metrics: Metrics) -> None:
@@ -108,8 +108,8 @@ def test_label_values_cannot_grow_without_bound(metrics: Metrics) -> None:
 
 
 def test_a_sample_that_is_no_number_is_no_observation(metrics: Metrics) -> None:
-    metrics.sample("request_accept_length", float("nan"))
-    assert value(metrics, "specguard_request_accept_length_count") == 0
+    metrics.sample("stream_duration_seconds", float("nan"))
+    assert value(metrics, "specguard_stream_duration_seconds_count") == 0
 
 
 def test_a_histogram_key_may_name_its_label(metrics: Metrics) -> None:
@@ -117,11 +117,21 @@ def test_a_histogram_key_may_name_its_label(metrics: Metrics) -> None:
     assert value(metrics, "specguard_added_latency_seconds_count", phase="hold") == 1
 
 
+def test_a_histogram_key_may_name_a_worker_by_its_url(metrics: Metrics) -> None:
+    assert "specguard_spec_accept_length_bucket" in metrics.names
+    metrics.sample("spec_accept_length:http://w:1", 3.5)
+    assert value(metrics, "specguard_spec_accept_length_sum", worker="http://w:1") == 3.5
+
+
 def test_the_build_and_the_configuration_are_in_labels(metrics: Metrics) -> None:
-    metrics.describe(version="1.2.3", settings="abc", rules="def")
+    metrics.describe(
+        version="1.2.3", settings="abc", rules="def", ruleset="default", policies={"agents": "strict"}
+    )
     text = metrics.exposition().decode()
     assert 'specguard_build_info{python="3.' in text
     assert 'specguard_config_hash_info{rules="def",settings="abc"} 1.0' in text
+    assert value(metrics, "specguard_ruleset_info", ruleset="default", digest="def") == 1
+    assert value(metrics, "specguard_policy_info", route="agents", policy="strict") == 1
 
 
 def test_the_object_shows_its_state(metrics: Metrics) -> None:

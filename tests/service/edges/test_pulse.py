@@ -32,11 +32,11 @@ def beat() -> Beat:
 
 def test_counts_and_samples_reach_the_registry_once(beat: Beat) -> None:
     beat.desk.count("delivered_bad_tokens", by=7)
-    beat.desk.sample("request_accept_length", 2.5)
+    beat.desk.sample("stream_duration_seconds", 2.5)
     beat.pulse(1.0)
     beat.pulse(1.25)
     assert beat.value("specguard_delivered_bad_tokens_total") == 7
-    assert beat.value("specguard_request_accept_length_count") == 1
+    assert beat.value("specguard_stream_duration_seconds_count") == 1
 
 
 def test_gauges_tell_what_is_held_waiting_and_left(beat: Beat) -> None:

@@ -78,7 +78,9 @@ async def test_a_head_that_comes_byte_by_byte_runs_out_of_time() -> None:
     async with listening() as client:
         await client.post(b"/", b"")
         assert (await client.response())[0] == 200
-        with suppress(ConnectionError):  # what is sent after the close is answered with a reset
+        with suppress(
+            ConnectionError, RuntimeError
+        ):  # what is sent after the close: a reset, or uvloop's own word
             for byte in b"GET / HTTP/1.1\r\nhost: " + b"t" * 200:
                 await client.send(bytes([byte]))
                 await asyncio.sleep(0.01)

@@ -15,8 +15,8 @@ from service.config.text import read_mapping
 
 PREFIX: Final = "SPECGUARD_"
 
-NOT_OURS: Final = re.compile(r"^(CONFIG$|PROBE_)")
-"""Names with our prefix that other parts read: the path of the file itself, and the probe inside SGLang."""
+NOT_OURS: Final = re.compile(r"^(CONFIG$|PROBE(_|$)|WORKER_API_KEY$)")
+"""Names with our prefix that other parts read: the path of the file, the probe inside SGLang, the doctor."""
 
 SERVICE_LINK: Final = re.compile(r"(^|_)(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_.+)?)?)$")
 LINK_VALUE: Final = re.compile(r"^((tcp|udp|sctp)://.*|tcp|udp|sctp|\d+|[0-9a-fA-F.:]+)$")

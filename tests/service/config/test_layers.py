@@ -73,7 +73,9 @@ def test_a_list_in_the_environment_that_is_no_json_is_named() -> None:
         ("SPECGUARD_PORT_8400_TCP_PROTO", "tcp"),
         ("SPECGUARD_DATA_PORT", "tcp://10.0.0.7:8400"),
         ("SPECGUARD_CONFIG", "sidecar.yaml"),
-        ("SPECGUARD_PROBE_SOCKET", "/run/x"),
+        ("SPECGUARD_PROBE", "unix:/run/x,meta"),
+        ("SPECGUARD_PROBE_NAME", "http://w:1"),
+        ("SPECGUARD_WORKER_API_KEY", "k"),
     ],
 )
 def test_what_kubernetes_and_other_parts_set_is_let_be(name: str, value: str) -> None:

@@ -9,7 +9,7 @@ bad from the first token that differs from the answer without the fault. `acted`
 generation asked for at the end of a held answer. A fault in the draft's pool alone changes no answer: what is
 acted upon there is a false alarm, though most of it is a second generation asked for, and no verdict.
 
-Three settings: `usual`, without the index of who said what, as a sidecar runs by default; `all`, with it; and
+Three settings: `usual`, without the index of who said what; `all`, with it; and
 `calibrated`, that with baselines learned from clean requests of another seed. 25 ms a walk, 3 ms a judgement.
 """
 

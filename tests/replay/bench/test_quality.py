@@ -65,6 +65,12 @@ def test_the_published_figures_keep_their_floors() -> None:
     assert bulk["windows"] >= 10_000
     assert bulk["flagged"] <= 2 * bulk["windows"] / 10_000
     assert figures["cost"]["us_per_token"] <= 5
+    assert figures["clean_requests"]["alarms"] == 0
+    joint, by_text = figures["joint"]["recall"]["calibrated"], figures["joint"]["by_text"]
+    assert joint["verdicts_on_right"] == 0
+    assert joint["recall"] >= 0.65
+    assert by_text["silent"]["calibrated"] == by_text["silent"]["wrong"]
+    assert by_text["loop"]["calibrated"] >= 0.95 * by_text["loop"]["wrong"]
     for name, rates in telemetry["false_alarms"].items():
         assert all(rate <= float(alpha) for alpha, rate in rates.items()), name
 

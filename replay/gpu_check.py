@@ -2,7 +2,7 @@
 
     workers   each says its mode, that speculation is on, how KV travels, which version it is
     answer    one stream comes whole and tells its acceptance
-    run       agents' sessions, idle and at `PEAK` times the rate, in blocks drawn by lot
+    run       questions in growing sessions, idle and at `PEAK` times the rate, in blocks drawn by lot
     judge     every answer read by the detectors; the verdict on the load
 
 A step that fails ends the check: what comes after it would say nothing. The report is one JSON object,
@@ -19,13 +19,12 @@ from typing import Any, Final
 import msgspec
 
 from replay.client import Call
+from replay.gpu_traffic import header as questions_header
+from replay.gpu_traffic import questions
 from replay.judge import Judged, judge
 from replay.judging.verdict import Outcome
 from replay.pages import Site
 from replay.plan import Arm, Contrast, write_plan
-from replay.planning.agents import Agents
-from replay.planning.agents import header as agents_header
-from replay.planning.agents import trace as agents_trace
 from replay.planning.make import Wishes, make
 from replay.run import raw_transport, run_plan
 from replay.runner import Options, State
@@ -38,8 +37,6 @@ MINUTES: Final = 10.0
 PEAK: Final = 4.0
 ROUNDS: Final = 3
 PAUSE_S: Final = 3.0
-STEPS: Final = 5
-"""Of an agent's session."""
 MARGIN_PER_10K: Final = 100.0
 """What some hundred requests an arm can show at best; the report says the power."""
 LEAST: Final = 30
@@ -223,7 +220,6 @@ async def _model(wanted: Wanted) -> str:
 def _plan(home: Path, count: int, wanted: Wanted, model: str) -> dict[str, Any]:
     arms = (Arm(name="idle"), Arm(name="peak", load=PEAK))
     contrast = Contrast(low="idle", high="peak", margin_per_10k=MARGIN_PER_10K, incident_window_s=5.0)
-    agents = Agents(sessions=-(-count // STEPS), steps=STEPS)
     wishes = Wishes(
         arms=arms,
         contrast=contrast,
@@ -234,7 +230,7 @@ def _plan(home: Path, count: int, wanted: Wanted, model: str) -> dict[str, Any]:
         canaries=2,
         model=model,
     )
-    plan, sends = make(agents_header(agents), agents_trace(agents), wishes)
+    plan, sends = make(questions_header(), list(questions(count)), wishes)
     written = write_plan(home / "plan", plan, sends)
     return {"sends": written.sends, "duration_s": written.duration_s, "plan_hash": written.hash}
 

@@ -32,11 +32,12 @@ from replay.lab.bank import PROMPT_PAGES, SLOT_PAGES, Bank, make_bank
 from replay.lab.journal import Journal
 from replay.lab.load import Load, Plan, PrefillTime, plan
 from replay.lab.racing import Block, Driver, Tally, session
-from replay.lab.rates import PER, Rate, p_above
+from replay.lab.rates import p_above
 from replay.lab.serve import DEFAULT_PAGES, Lab, LabError, Options
 from replay.lab.simulate import Engine, Outcome, simulate
 from replay.lab.slot import Race
 from replay.lab.worker import Transfer
+from replay.stats.exact import PER, Rate
 
 TIME_SCALE = 160
 """Seconds of production in one of the lab."""
@@ -275,7 +276,7 @@ def judge(settings: Settings, journal: Journal, seconds: float) -> Curve:
 
 def _point(arm: Arm, settings: Settings, tally: Tally, expected: float) -> Point:
     rate = _rate(tally)
-    low, high = rate.interval_per_10k
+    low, high = rate.interval_per_10k()
     simulated = expected / tally.answered * PER
     load = block_of(settings, arm, 0, 0).load
     return Point(
@@ -288,7 +289,7 @@ def _point(arm: Arm, settings: Settings, tally: Tally, expected: float) -> Point
         low_per_10k=_rounded(low),
         high_per_10k=_rounded(high),
         simulated_per_10k=_rounded(simulated),
-        simulator_inside=rate.covers(simulated),
+        simulator_inside=low <= simulated <= high,
     )
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from replay.lab.bank import Bank, make_bank
 from replay.lab.curve import PROMPTS, Arm, Settings, block_of, engine_of
 from replay.lab.load import Load, plan
-from replay.lab.rates import PER
 from replay.lab.scale import scale
 from replay.lab.simulate import Engine, Hit, simulate
 from replay.lab.slot import Race
+from replay.stats.exact import PER
 
 CHUNK_REQUESTS = 1_000_000
 FIXED_SHARE = 100

@@ -1,49 +1,14 @@
-"""Rates of rare events: exact intervals and the exact test of one rate above another.
+"""The exact test of one rate above another where events are no longer rare: Fisher's, one-sided.
 
-    interval    Clopper and Pearson (1934): never covers less than it says, whatever the counts
-    above       Fisher's exact test on the two-by-two table, one-sided
-
-Both are exact at the counts that matter here, 0 to 100 events among thousands, where approximations are not.
+Rates and their intervals are those of `replay.stats.exact`. The verdicts of replay use the conditional
+binomial test, which is right for Poisson counts and cautious here; the curve's answers are Bernoulli trials,
+and at a few in a hundred the difference shows.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy.stats import binomtest, fisher_exact
+from scipy.stats import fisher_exact
 
-PER = 10_000
-"""Rates are told per so many requests."""
-
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Events among trials."""
-
-    events: int
-    trials: int
-
-    def __post_init__(self) -> None:
-        """Refuse counts that cannot be."""
-        if not 0 <= self.events <= self.trials or self.trials == 0:
-            raise ValueError(f"{self.events} events of {self.trials} trials")
-
-    @property
-    def per_10k(self) -> float:
-        """Events per 10,000."""
-        return self.events / self.trials * PER
-
-    @property
-    def interval_per_10k(self) -> tuple[float, float]:
-        """Two-sided 95 % interval per 10,000."""
-        found = binomtest(self.events, self.trials).proportion_ci(CONFIDENCE, method="exact")
-        return float(found.low) * PER, float(found.high) * PER
-
-    def covers(self, per_10k: float) -> bool:
-        """Whether the interval holds this rate."""
-        low, high = self.interval_per_10k
-        return low <= per_10k <= high
+from replay.stats.exact import Rate
 
 
 def p_above(high: Rate, low: Rate) -> float:

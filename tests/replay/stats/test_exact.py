@@ -37,6 +37,13 @@ def test_counts_that_cannot_be_are_refused(events: int, trials: int) -> None:
         Rate(events, trials)
 
 
+@pytest.mark.parametrize(("events", "trials"), [(0, 1000), (17, 2000), (60, 5000)])
+def test_an_interval_holds_what_was_seen(events: int, trials: int) -> None:
+    rate = Rate(events, trials)
+    low, high = rate.interval_per_10k()
+    assert low <= rate.per_10k <= high
+
+
 def test_fewer_independent_trials_make_a_wider_interval_of_the_same_rate() -> None:
     whole, shrunk = Rate(12, 30_000), Rate(12, 30_000).shrunk(4)
     assert shrunk.per_10k == whole.per_10k

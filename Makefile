@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint check-rules test test-sglang demo bench-gateway bench-path bench-detectors lock
+.PHONY: help setup lint check-rules check-dashboards test test-sglang demo bench-gateway bench-path bench-detectors lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,9 @@ check-rules: ## alerts.yaml, its promtool tests, and the routing of the Alertman
 	promtool check rules --lint=all --lint-fatal alerts.yaml
 	promtool test rules rules/*.test.yaml
 	amtool check-config docker/alertmanager/alertmanager.yaml
+
+check-dashboards: setup ## lab, router, sidecar, Prometheus and Alertmanager together: panels have series, alerts fire
+	.venv/bin/python -m pytest -s tests/observed/live_operations.py $(ARGS)
 
 test: check-rules setup lint ## every check: rules, lint, then pytest
 	.venv/bin/python -m pytest $(ARGS)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.kgrams import Hasher, Hashes, folded
+from service.core.kgrams import Hasher, Hashes, distinct, folded
 from service.core.party import KIN_MAX, SAID_CHARS, Party, Speech, is_telling
 
 HASHER = Hasher(b"s")
@@ -28,6 +28,9 @@ class Ear:
         self.texts += texts
         for speech, text in zip(batch, texts, strict=True):
             speech.go_on(text)
+
+    def short_grams(self, prompt: str) -> Hashes:
+        return distinct(HASHER.short_grams(b" " + folded(prompt)).hashes)
 
 
 def party(number: int = 1, *, tenant: int = 0, session: int = 0) -> Party:

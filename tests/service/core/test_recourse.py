@@ -60,4 +60,4 @@ def test_only_observe_adds_nothing_to_a_broken_end(policy: Policy) -> None:
 
 
 def test_what_it_knows_shows_without_text() -> None:
-    assert repr(means()[0]) == "<Recourse after <Record r 0 attempts>>"
+    assert repr(means()[0]) == "<Recourse after <Record 0 attempts>>"

@@ -55,7 +55,8 @@ async def test_candidates_and_branches_are_answered_mostly_from_the_cache() -> N
     assert seen.answered > 4
     assert seen.answered % 4 == 0 or seen.sent > seen.answered
     assert seen.cached_tokens > 0.5 * seen.prompt_tokens
-    assert seen.text["leak"] == seen.text["loop"] == 0
+    assert seen.text["leak"] == 0
+    assert seen.text["loop"] <= 1 + seen.answered // 20  # as above
 
 
 @pytest.mark.e2e

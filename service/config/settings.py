@@ -96,7 +96,7 @@ class Retention(Strict):
 class ProvenanceSettings(Strict):
     """The index of who said what, by which cross-talk is seen."""
 
-    on: bool = True
+    on: bool = False
     """Keep it, for 3 to 5 us a chunk and 0.5 us a word of prompt; off, cross-talk is not looked for."""
     slots_log2: Annotated[int, Field(ge=16, le=28)] = 22
     """Size: 22 is 32 MiB and holds some 25 MB of distinct text of prompts and answers."""
@@ -183,7 +183,7 @@ class Settings(Strict):
     """Salt of the hashes: the same on all replicas to compare theirs; by default it dies with the process."""
     rules: str = "default"
     """A packaged rule set's name, or a file."""
-    offline: tuple[str, ...] = ()
+    offline: tuple[str, ...] = ("saturation", "stutter", "rarity", "salad", "seam", "structure")
     """Detectors of the rule set that live streams do without, to save CPU. Records get them all."""
     policy: Policy = Policy.OBSERVE
     """What to do about a verdict where no route says."""

@@ -37,12 +37,12 @@ class RoutePolicy(msgspec.Struct, frozen=True):
 
     @property
     def look_events(self) -> int:
-        """Data events to a look. Where no byte waits for it, eight times as many.
+        """Data events to a look. Where no byte waits for it, four times as many.
 
-        A tick brings fewer even of a fast stream: such looks keep to the ticks, some in a row, and the first
-        of them finds the detectors' code out of the cache, the others do not.
+        Eight times as many would keep to the ticks and cost 5 % less; but looks that long hold up the chunks
+        of all other streams: four times smg's own p99 instead of two and a half.
         """
-        return self.inspect_events if self.holds else 8 * self.inspect_events
+        return self.inspect_events if self.holds else 4 * self.inspect_events
 
     @property
     def holds(self) -> bool:

@@ -247,12 +247,14 @@ def test_after_release_a_bad_tail_is_dropped_and_fails_in_band(policy: Policy) -
     assert not any(isinstance(action, Finish) for action in actions)
 
 
-def test_observe_keeps_its_looks_to_the_ticks() -> None:
+def test_observe_looks_at_many_events_together_and_at_the_rest_on_the_tick() -> None:
     watch = monitor(Policy.OBSERVE)
     watch.head(200, WORKER, STREAMED, 0.0)
+    batch = RoutePolicy().look_events
+    assert batch < 50
     for place in range(50):
         watch.feed(event("word ", place + 1), 0.005 * place)
-    assert (watch.generation.events_seen, len(watch.generation.pending)) == (0, 50)
+    assert (watch.generation.events_seen, len(watch.generation.pending)) == (batch, 50 - batch)
     assert watch.drains(0.25, client_gone=True) is False
     watch.tick(0.25)
     assert (watch.generation.events_seen, len(watch.generation.pending)) == (50, 0)

@@ -13,7 +13,7 @@ def test_a_command_is_told_by_cpu_memory_and_its_last_word(tmp_path: Path) -> No
     code = "sum(range(3_000_000)); print('x'); print('{\"a\": 1}')"
     spent = finished([sys.executable, "-c", code], tmp_path)
     assert 0.01 < spent.cpu_s < 20
-    assert 5 < spent.peak_mb < 500
+    assert spent.peak_mb > 5  # at most is no promise: a child starts with what its parent holds
     assert spent.told == {"a": 1}
 
 

@@ -28,7 +28,7 @@ def test_the_test_is_the_conditional_binomial_one(high: int, low: int, n_high: i
     share = binomtest(high, high + low).proportion_ci(0.95, method="exact")
     if high:
         assert isclose(found.ratio_low, share.low / (1 - share.low) * n_low / n_high, rel_tol=1e-6)
-    assert found.mid_p < found.p
+    assert found.mid_p <= found.p  # equal where both are 1 but for what a float can hold
 
 
 def test_the_planning_examples_are_met() -> None:

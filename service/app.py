@@ -97,8 +97,7 @@ class Sidecar:
 
 def build(settings: Settings, rules: RuleSet) -> Sidecar:
     routes = settings.route_table()
-    detectors = tuple(detector for detector in rules.detectors if detector.name not in settings.offline)
-    metrics = Metrics(routes=routes.names, detectors=[detector.name for detector in detectors])
+    metrics = Metrics(routes=routes.names, detectors=[detector.name for detector in rules.detectors])
     metrics.describe(
         version=version("specguard"),
         settings=settings.digest(),
@@ -111,10 +110,11 @@ def build(settings: Settings, rules: RuleSet) -> Sidecar:
     return Sidecar(
         settings=settings,
         desk=Desk(
-            detectors,
+            rules.detectors,
             rules.fusion,
             governor=Governor(settings.abort),
             held_max=settings.limits.held_bytes,
+            offline=settings.offline,
         ),
         health=Health(fails_closed=Policy.STRICT in policies),
         metrics=metrics,

@@ -184,7 +184,7 @@ class Settings(Strict):
     rules: str = "default"
     """A packaged rule set's name, or a file."""
     offline: tuple[str, ...] = ("saturation", "stutter", "rarity", "salad", "seam", "structure")
-    """Detectors of the rule set that live streams do without, to save CPU. Records get them all."""
+    """Detectors that streams under `observe` do without, to save CPU. All else gets them all."""
     policy: Policy = Policy.OBSERVE
     """What to do about a verdict where no route says."""
     routes: tuple[RouteSettings, ...] = ()

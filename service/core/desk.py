@@ -4,7 +4,7 @@ Counters are plain ints in a dictionary because a Prometheus child costs half a 
 stream path has few to spend; the edge drains them into the registry on its ticker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from service.core.coverage import Coverage
@@ -37,6 +37,7 @@ class Desk:
         "ground",
         "held_bytes",
         "held_max",
+        "observing",
         "probes",
         "samples",
         "watch",
@@ -49,8 +50,10 @@ class Desk:
         *,
         governor: Governor | None = None,
         held_max: int = HELD_BYTES_MAX,
+        offline: Container[str] = (),
     ) -> None:
         self.detectors = tuple(detectors)
+        self.observing = tuple(one for one in self.detectors if one.name not in offline)
         self.fusion = fusion
         self.governor = governor or Governor()
         self.budget = RetryBudget()

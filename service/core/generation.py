@@ -96,11 +96,15 @@ class Generation:
     def __repr__(self) -> str:
         return f"<Generation status={self.status} events={self.events_seen} {self.judgement.level.name}>"
 
-    def open(self, status: int, worker: WorkerFacts, *, streamed: bool, desk: Desk, now: float) -> None:
-        """The response head is here; only a success is inspected."""
+    def open(
+        self, status: int, worker: WorkerFacts, *, streamed: bool, desk: Desk, now: float, held: bool = True
+    ) -> None:
+        """The response head is here; only a success is inspected, and one that nobody holds by fewer."""
         self.status, self.worker, self.streamed, self.heard_at = status, worker, streamed, now
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own number
-            self.inspector = Inspector(self._facts, worker, desk.detectors, desk.fusion)
+            self.inspector = Inspector(
+                self._facts, worker, desk.detectors if held else desk.observing, desk.fusion
+            )
             if desk.probes is not None:
                 self._joined = ProbeJoin(desk.probes, self.outgoing_rid, self._facts.choices)
                 self._fleet = desk.fleet

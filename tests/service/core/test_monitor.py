@@ -662,3 +662,16 @@ def test_a_short_answer_waits_for_its_end_on_strict() -> None:
     actions = play(watch, CLEAN_STREAM)
     assert sent(actions) == b""
     assert sent(watch.end(Ending.COMPLETE, 1.0)) == b"".join(CLEAN_STREAM)
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_only_observed_streams_do_without_what_is_kept_to_records(policy: Policy) -> None:
+    whole = desk()
+    shared = Desk(whole.detectors, whole.fusion, offline={whole.detectors[0].name})
+    watch = monitor(policy, at=shared)
+    watch.head(200, WORKER, STREAMED, 0.0)
+    watch.feed(event("BAD", 1), 0.1)
+    watch.feed(DONE, 0.2)
+    watch.end(Ending.COMPLETE, 0.3)
+    judged = watch.record.attempts[-1].judgement if watch.record.attempts else watch.judgement
+    assert (judged.detector == "text") is (policy is not Policy.OBSERVE)

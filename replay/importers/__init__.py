@@ -25,8 +25,9 @@ from replay.importers import (
     sglang_metrics,
     tables,
 )
-from replay.importers.source import Question, Source, SourceError, Tally
+from replay.importers.source import SECONDS, Question, Source, SourceError, Tally
 from replay.importers.summary import Counting, Spread, Summary
+from replay.importers.units import mixed
 from replay.trace import FORMAT, TraceHeader, TraceRequest, write_trace
 
 __all__ = (
@@ -120,6 +121,7 @@ def import_trace(source: Source, form: Format, out: Path) -> Imported:
         raise source.fault("holds no request" + _why(source.tally))
     del seen
     summary, tally = counting.summary(), source.tally
+    _ask_of_units(source, counting)
     if not summary.in_order:
         tally.note("rows were out of order: sorted by time")
     header = TraceHeader(
@@ -138,6 +140,17 @@ def import_trace(source: Source, form: Format, out: Path) -> Imported:
         skipped=dict(tally.skipped.most_common()),
         notes=tally.notes,
     )
+
+
+def _ask_of_units(source: Source, counting: Counting) -> None:
+    """Stop where numbers without a unit seem to have two."""
+    bare = [column for column, unit in source.tally.units.items() if unit in SECONDS]
+    found = mixed(np.frombuffer(counting.at_s)) if bare and source.unit is None else ""
+    if found:
+        raise Question(
+            f"{source.name}: {bare[0]} seems to hold two units: {found}. Bring all rows to one unit; or, if"
+            f" they are in one, name it with --unit"
+        )
 
 
 def _why(tally: Tally) -> str:

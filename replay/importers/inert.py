@@ -3,11 +3,17 @@
 A pickle is a program: it names functions and has them called. Here no name is ever looked up. A name of
 SGLang's own classes, or of the few containers below, becomes a shell that keeps what is put into it and does
 nothing; any other name refuses the file, and the message says which it was. Persistent ids and buffers are
-refused; values are counted while they are unfolded, so that a small file cannot grow without end.
+refused; values are counted while they are unfolded, so that a small file cannot grow without end. Nor can it
+while it is loaded: ten bytes may ask for a table of gigabytes, so the process's memory is bounded for that
+time by what a file of that size can honestly need.
 """
 
+import os
 import pickle
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, Final, Self
 
 PACKAGE: Final = "sglang."
@@ -21,6 +27,9 @@ PLAIN: Final = frozenset(
 VALUES_MAX: Final = 50_000_000
 """A thousand requests of 50,000 token ids each."""
 DEPTH_MAX: Final = 64
+BASE_BYTES: Final = 512 * 1024 * 1024
+BYTES_A_BYTE: Final = 40
+"""A token id of two bytes in a file is an object of 28 and its place in a list of 8."""
 
 
 class Refused(ValueError):  # noqa: N818 - what happened to the file
@@ -86,13 +95,41 @@ class _Unpickler(pickle.Unpickler):
 def load(file: IO[bytes]) -> Any:  # noqa: ANN401 - whatever the file holds
     """The first value of a pickle, of shells and plain values; raises Refused."""
     try:
-        return _Unpickler(file).load()
+        with _bounded(BASE_BYTES + BYTES_A_BYTE * _size(file)):
+            return _Unpickler(file).load()
     except Refused:
         raise
+    except MemoryError:
+        raise Refused("it asks for more memory than any dump of its size needs") from None
     except (pickle.UnpicklingError, EOFError):
         raise Refused("it is cut off, or no pickle") from None
     except Exception as error:  # noqa: BLE001 - a hostile file may raise anything at all
         raise Refused(f"it does not load: {type(error).__name__}") from None
+
+
+def _size(file: IO[bytes]) -> int:
+    at = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(at)
+    return size
+
+
+@contextmanager
+def _bounded(more_bytes: int) -> Iterator[None]:
+    """Let the process grow by so much and no more; where the kernel does not say how large it is, freely."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        yield
+        return
+    limit = pages * resource.getpagesize() + more_bytes
+    known = [one for one in (soft, hard, limit) if one != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(known), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def plain(value: Any, values_max: int = VALUES_MAX) -> Any:  # noqa: ANN401 - anything at all

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import resource
 from collections import OrderedDict, deque
 from contextlib import suppress
 from pathlib import Path
@@ -87,6 +88,21 @@ def test_a_small_file_cannot_grow_without_end() -> None:
         plain(_load(pickle.dumps(deep())))
     with pytest.raises(Refused, match="more values, or deeper ones"):
         plain(_load(pickle.dumps(bomb)), values_max=100_000)
+
+
+def test_ten_bytes_do_not_get_gigabytes() -> None:
+    place = 0x7FFF_FFFF  # where to remember a value: the table grows to twice that
+    with pytest.raises(Refused, match="more memory than any dump"):
+        _load(b"\x80\x02]r" + place.to_bytes(4, "little") + b".")
+    assert plain(_load(pickle.dumps([1]))) == [1]
+
+
+def test_what_a_process_may_take_is_as_before() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(Refused):
+        _load(b"nonsense")
+    _load(pickle.dumps([1]))
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def deep() -> list[Any]:

@@ -89,7 +89,7 @@ def report(plan: Path, results: Path, found: Judged, *, text: bool = True) -> st
 
 def _head(found: Judged) -> str:
     verdict = found.verdict
-    lines = [verdict.why]
+    lines = [verdict.why, _counts(found)]
     if not verdict.reproduced:
         lines.append("Not reproduced: no arm had an event. What was reported was not seen here.")
     if verdict.more_requests is not None:
@@ -101,6 +101,17 @@ def _head(found: Judged) -> str:
     asked = f"{found.contrast.event} answers, {found.contrast.high} against {found.contrast.low}"
     colour = COLOURS[verdict.verdict]
     return f'<h1>{escape(asked)}</h1><p class="verdict {colour}">{verdict.verdict}</p>{told}'
+
+
+def _counts(found: Judged) -> str:
+    """The two numbers that the verdict is about."""
+    asked = found.contrast
+    named = {one.arm: one for one in found.levels}
+    low, high = (
+        f"{one.arm} {one.events:,} of {one.trials:,} in {one.incidents:,} incidents"
+        for one in (named[asked.low], named[asked.high])
+    )
+    return f"{asked.event.capitalize()} answers: {low}; {high}."
 
 
 def _legend(found: Judged) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from replay.judge import Judged
 from replay.judging.levels import Level, Spread
 from replay.plan import RETURN, Block, PlanHeader
-from replay.reporting.svg import BOTTOM, TOP, Frame, hue, nice_ticks, number
+from replay.reporting.svg import TOP, Frame, hue, nice_ticks, number
 from replay.results import Metric
 
 QUEUES = ("num_queue_reqs", "num_prefill_inflight_queue_reqs", "num_running_reqs", "num_requests_waiting")
@@ -22,6 +22,12 @@ QUEUES = ("num_queue_reqs", "num_prefill_inflight_queue_reqs", "num_running_reqs
 MAX_SERIES = 4
 MAX_POINTS = 600
 """A point for each pixel."""
+
+DASHES = ("", "6 3", "2 2", "8 3 2 3")
+"""One a series."""
+
+MARK_PX = 9
+"""Width of a key's stroke that stands for a bar."""
 
 LABEL_PX = 12
 """Numbers that stand closer than this cannot be read."""
@@ -74,13 +80,14 @@ def timeline(plan: PlanHeader, found: Judged, metrics: Sequence[Metric]) -> str:
     """Blocks, incidents and queues over the run."""
     series = _queues(metrics)
     top = max((value for points in series.values() for _, value in points), default=1.0)
-    frame = Frame("The run: blocks, incidents, queues", plan.duration_s, top)
+    frame = Frame("The run: blocks, incidents, queues", plan.duration_s, top, keys=len(series))
     places = {arm.name: place for place, arm in enumerate(plan.arms)}
     for block in plan.blocks:
         _band(frame, block, hue(places[block.arm]))
     frame.y_axis("requests waiting or running" if series else "no metrics were scraped")
     for place, (name, points) in enumerate(series.items()):
-        frame.line(points, hue="var(--ink)", title=name, width=1 + 0.5 * (place == 0))
+        frame.line(points, hue="var(--ink)", title=name, width=1 + 0.5 * (place == 0), dash=DASHES[place])
+        frame.key(place, name, hue="var(--ink)", dash=DASHES[place])
     for one in found.incidents:
         _incident(
             frame,
@@ -101,15 +108,14 @@ def _band(frame: Frame, block: Block, colour: str) -> None:
         x=left,
         y=TOP,
         width=max(0.5, right - left),
-        height=frame.height - TOP - BOTTOM,
+        height=frame.base - TOP,
         fill=colour,
         opacity=0.22,
     )
 
 
 def _incident(frame: Frame, at_s: float, title: str) -> None:
-    x, base = frame.x(at_s), frame.height - BOTTOM
-    frame.add("path", title=title, d=f"M{x} {base}l-4 9h8z", fill="var(--bad)")
+    frame.add("path", title=title, d=f"M{frame.x(at_s)} {frame.base}l-4 9h8z", fill="var(--bad)")
 
 
 def _queues(metrics: Sequence[Metric]) -> Mapping[str, list[tuple[float, float]]]:
@@ -141,10 +147,11 @@ def acceptance_chart(found: Judged) -> str:
         for total in [sum(counts.values())]
         for count in counts.values()
     )
-    frame = Frame("Accept length of good and of bad answers", last * BIN, top)
+    frame = Frame("Accept length of good and of bad answers", last * BIN, top, keys=len(shares))
     frame.y_axis("share of answers")
-    for counts, colour, name in shares:
+    for line, (counts, colour, name) in enumerate(shares):
         total = sum(counts.values())
+        frame.key(line, f"{total:,} {name} answers", hue=colour, width=MARK_PX)
         for place, count in sorted(counts.items()):
             title = f"{name}: {count} of {total} at {place * BIN:g} to {(place + 1) * BIN:g} tokens a step"
             left, height = frame.x(place * BIN), frame.y(0) - frame.y(count / total)

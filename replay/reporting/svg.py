@@ -12,6 +12,9 @@ from math import ceil, floor, log10
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 48
 
+KEY_PX = 16
+"""A line of the key below a chart, and the width of its mark."""
+
 HUES = 6
 """Colours of the page, `--arm0` to `--arm5`; more arms begin again."""
 
@@ -32,10 +35,10 @@ def number(value: float) -> str:
 
 
 class Frame:
-    """A chart's plane: `x` and `y` take data to pixels; marks are added in order."""
+    """A chart's plane: `x` and `y` take data to pixels; marks are added in order; below lie `keys` lines."""
 
-    def __init__(self, title: str, x_max: float, y_max: float, height: int = HEIGHT) -> None:
-        self.title, self.height = title, height
+    def __init__(self, title: str, x_max: float, y_max: float, height: int = HEIGHT, keys: int = 0) -> None:
+        self.title, self.base, self.height = title, height - BOTTOM, height + KEY_PX * keys
         self.y_ticks = nice_ticks(y_max)
         self._x_max, self._y_max = x_max or 1.0, self.y_ticks[-1]
         self._parts: list[str] = []
@@ -47,7 +50,7 @@ class Frame:
         return round(LEFT + value / self._x_max * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, value: float) -> float:
-        return round(self.height - BOTTOM - value / self._y_max * (self.height - TOP - BOTTOM), 1)
+        return round(self.base - value / self._y_max * (self.base - TOP), 1)
 
     def add(self, tag: str, text: str = "", title: str = "", **attributes: object) -> None:
         """One element; underscores in names stand for dashes."""
@@ -87,10 +90,24 @@ class Frame:
         self.label(LEFT, TOP - 3, name, anchor="start", kind="axis")
 
     def x_axis(self, name: str, ticks: Iterable[tuple[float, str]]) -> None:
-        base = self.height - BOTTOM
         for value, text in ticks:
-            self.label(self.x(value), base + 21, text)
-        self.label((LEFT + WIDTH - RIGHT) / 2, self.height - 6, name, kind="axis")
+            self.label(self.x(value), self.base + 21, text)
+        self.label((LEFT + WIDTH - RIGHT) / 2, self.base + BOTTOM - 6, name, kind="axis")
+
+    def key(self, place: int, text: str, *, hue: str, dash: str = "", width: float = 1.5) -> None:
+        """One line of the key: a stroke as the chart has it, and what it stands for."""
+        y = self.base + BOTTOM + KEY_PX * place + KEY_PX / 4
+        self.add(
+            "line",
+            x1=LEFT,
+            x2=LEFT + KEY_PX,
+            y1=y,
+            y2=y,
+            stroke=hue,
+            stroke_width=width,
+            stroke_dasharray=dash or "none",
+        )
+        self.label(LEFT + KEY_PX + 6, y + 4, text, anchor="start")
 
     def svg(self) -> str:
         head = f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escape(self.title)}">'

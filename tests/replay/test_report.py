@@ -43,6 +43,7 @@ def test_the_page_tells_verdict_charts_levels_tests_cases_and_run(tmp_path: Path
     page = _page(tmp_path, _bad_at_peak, arms=(*ARMS, Arm(name="busy", load=2)))
     assert '<p class="verdict bad">LOAD-DEPENDENT</p>' in page
     assert page.count("<svg") == 6
+    assert re.search(r"Wrong answers: idle 0 of 200 in 0 incidents; peak 20 of 200 in \d+ incidents\.", page)
     assert [title in page for title in ("Levels", "Tests", "Cases", "The run")] == [True] * 4
     assert "trend over all levels" in page
     assert WRONG[5:] in page

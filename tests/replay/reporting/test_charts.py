@@ -26,6 +26,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[PlanHeader, Judged]:
     return read_header(home / "p"), judge(home / "p", home / "r", rules())
 
 
+def _words(svg: str) -> list[str]:
+    return [one.text or "" for one in ET.fromstring(svg).iter("text")]  # noqa: S314 - our own
+
+
 def _titles(svg: str) -> list[str]:
     return [one.text or "" for one in ET.fromstring(svg).iter("title")]  # noqa: S314 - our own
 
@@ -47,7 +51,9 @@ def test_the_timeline_has_every_block_incident_and_the_telling_queues(run: tuple
         )
         for at in range(9)
     ]
-    titles = _titles(timeline(header, found, metrics))
+    drawn = timeline(header, found, metrics)
+    assert "num_queue_reqs of http://p" in _words(drawn)  # named in print, not for a pointer alone
+    titles = _titles(drawn)
     assert titles.count("idle, return") == 1
     assert sum(title.startswith("peak, round") for title in titles) == 8
     assert sum(title.endswith("bad, d0") for title in titles) == len(found.incidents)
@@ -59,7 +65,9 @@ def test_the_timeline_has_every_block_incident_and_the_telling_queues(run: tuple
 def test_accept_lengths_of_good_and_bad_answers_are_shares_of_their_own(
     run: tuple[PlanHeader, Judged],
 ) -> None:
-    titles = _titles(acceptance_chart(run[1]))
+    drawn = acceptance_chart(run[1])
+    assert {"380 good answers", "20 bad answers"} <= {*_words(drawn)}
+    titles = _titles(drawn)
     assert "bad: 20 of 20 at 1 to 1.25 tokens a step" in titles
     assert "good: 380 of 380 at 3.5 to 3.75 tokens a step" in titles
 

@@ -39,3 +39,13 @@ def test_a_frame_is_well_formed_and_keeps_text_in_its_place() -> None:
     assert frame.y(0) > frame.y(7)
     assert frame.x(10) > frame.x(0)
     assert "5 parts" not in repr(Frame("t", 1, 1))
+
+
+def test_a_key_lies_below_the_chart_and_moves_nothing() -> None:
+    plain, keyed = Frame("t", 10, 7), Frame("t", 10, 7, keys=2)
+    for place, name in enumerate(("first", "second")):
+        keyed.key(place, name, hue=hue(0))
+    assert keyed.y(0) == plain.y(0)
+    assert keyed.y(7) == plain.y(7)
+    placed = [float(one.get("y") or 0) for one in ET.fromstring(keyed.svg()).iter("text")]  # noqa: S314 - our own
+    assert plain.height < placed[0] < placed[1] < keyed.height

@@ -74,7 +74,13 @@ def _group(dimension: str) -> Callable[[Evidence], bool]:
 SIGNS: Final[tuple[Sign, ...]] = (
     # decode gives pages away while prefill still writes into them (sglang#24527)
     Sign(_C.ABORT_RACE, 1, lambda e: e.kind in _FOREIGN, "text that another request's KV would explain"),
-    Sign(_C.ABORT_RACE, 1, lambda e: e.pd, "prefill and decode are apart"),
+    # For any other text or acceptance that says nothing: many fleets are so, and somebody always aborts.
+    Sign(
+        _C.ABORT_RACE,
+        1,
+        lambda e: e.pd and (e.kind in _FOREIGN or e.request_fell),
+        "prefill and decode are apart",
+    ),
     Sign(_C.ABORT_RACE, 1, lambda e: e.request_fell, "its acceptance fell, and its worker's did not"),
     Sign(_C.ABORT_RACE, 1, _moved(ABORTS), "requests were aborted on its workers within ten minutes"),
     Sign(

@@ -36,3 +36,17 @@ def test_what_cannot_be_seen_is_said() -> None:
 def test_a_hint_says_what_speaks_against_it() -> None:
     hint = told(bad(engine_said=("checksum_mismatch",)))[Cause.TRANSFER]
     assert hint.against == ("no transfer failed there within ten minutes",)
+
+
+def test_aborts_on_the_same_worker_alone_are_no_hint() -> None:
+    """A loop of ordinary acceptance where prefill and decode are apart: somebody always aborts there."""
+    loop = bad(Kind.REPETITION, "loop", "ab12", prefill="http://p1")
+    workers = (seen(trouble={ABORTS: 40.0}), seen(url="http://p1", trouble={ABORTS: 40.0}))
+    assert Cause.ABORT_RACE not in told(loop, workers=workers, prefills=["http://p1"])
+
+
+def test_prefill_and_decode_apart_count_where_the_acceptance_fell_with_the_text() -> None:
+    fallen = bad(Kind.REPETITION, "loop", "ab12", prefill="http://p1", accept_length=1.3)
+    workers = (seen(trouble={ABORTS: 40.0}), seen(url="http://p1"))
+    hint = told(fallen, workers=workers)[Cause.ABORT_RACE]
+    assert "prefill and decode are apart" in hint.evidence

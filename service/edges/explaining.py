@@ -42,7 +42,8 @@ class Explaining:
         try:
             onset = self._clock() - incident.duration_s
             changes = self._watch.changes.since(onset - CHANGES_S)
-            hints = explain(Evidence(incident, kept.facts, self._watch.view, changes))
+            caches = kept.scene.engine.arguments.get("disable_radix_cache") is not True
+            hints = explain(Evidence(incident, kept.facts, self._watch.view, changes, caches=caches))
         except Exception as error:  # noqa: BLE001 - a hint is not worth an incident
             _log.error("hints_failed", error=type(error).__name__, exc_info=error)
             return incident

@@ -32,13 +32,20 @@ class Evidence:
     """One incident in its surroundings."""
 
     def __init__(
-        self, incident: Incident, facts: RequestFacts, view: FleetView, changes: Sequence[Change] = ()
+        self,
+        incident: Incident,
+        facts: RequestFacts,
+        view: FleetView,
+        changes: Sequence[Change] = (),
+        *,
+        caches: bool = True,
     ) -> None:
-        """`changes`: those near the onset."""
+        """`changes`: those near the onset. `caches`: False where its worker has told of no prefix cache."""
         self.incident = incident
         self.facts = facts
         self.view = view
         self.changes = changes
+        self.caches = caches
         self.bad = tuple(one for one in incident.attempts if one.judgement.level is not Level.CLEAN)
         self.clean = tuple(
             one
@@ -127,6 +134,11 @@ class Evidence:
     def tiers(self) -> set[str]:
         """Where the bad generations' prefixes came from, as far as told."""
         return {one.cached.tier for one in self.bad if one.cached.tier}
+
+    @property
+    def from_cache(self) -> bool:
+        """A part of a bad generation's prompt came out of a prefix cache."""
+        return any(one.cached.tokens > 0 for one in self.bad)
 
     # --- the request ---
 

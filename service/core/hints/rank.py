@@ -9,6 +9,7 @@ from typing import Final
 
 from service.core.events import Hint
 from service.core.hints.evidence import Evidence
+from service.core.hints.flush import flush_step
 from service.core.hints.signs import NEXT_STEPS, SIGNS, Cause, Sign
 
 POINTS_MIN: Final = 2
@@ -35,7 +36,7 @@ def _hint(cause: Cause, signs: list[Sign], known: Evidence) -> Hint:
         evidence += [change.what for change in known.changes]
     strength = "likely" if points >= LIKELY else "possible" if points >= POSSIBLE else "weak"
     against = tuple(sign.words for sign in signs if sign.points < 0)
-    return Hint(cause, strength, points, tuple(evidence), against, NEXT_STEPS[cause])
+    return Hint(cause, strength, points, tuple(evidence), against, _next_step(cause, known))
 
 
 def _nothing(known: Evidence) -> Hint:
@@ -47,4 +48,8 @@ def _nothing(known: Evidence) -> Hint:
         looked.append("acceptance of these workers is as it was")
     if not known.words:
         looked.append("no check of the engine has spoken")
-    return Hint(Cause.NONE, "none", 0, (), tuple(looked), NEXT_STEPS[Cause.NONE])
+    return Hint(Cause.NONE, "none", 0, (), tuple(looked), _next_step(Cause.NONE, known))
+
+
+def _next_step(cause: Cause, known: Evidence) -> str:
+    return NEXT_STEPS[cause] + flush_step(cause, known)

@@ -86,12 +86,14 @@ def told(
     changes: Sequence[Change] = (),
     prompt: str = "",
     prefills: Sequence[str] = (),
+    caches: bool = True,
     **facts: object,
 ) -> dict[str, Hint]:
     """The hints by cause, in their order."""
     request = msgspec.structs.replace(RequestFacts("openai_chat", "m", stream=True, prompt=prompt), **facts)
     view = FleetView(1.0, tuple(workers), tuple(groups), tuple(prefills))
-    return {hint.cause: hint for hint in explain(Evidence(incident(*attempts), request, view, changes))}
+    known = Evidence(incident(*attempts), request, view, changes, caches=caches)
+    return {hint.cause: hint for hint in explain(known)}
 
 
 WORKERS: Final = (WorkerFacts("http://d1"), WorkerFacts("http://d2"))

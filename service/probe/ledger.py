@@ -3,18 +3,20 @@
 A request's `spec_verify_ct` and `spec_num_correct_drafts` grow by one verify step at a time; their growth
 since the last look is that step. How far we have read, a `Mark` on the request itself knows, so nothing here
 outlives a request. Most batches are the batch before, one step on: then whole columns are read, compared and
-subtracted, and no request is looked at alone. Marks are brought up to date when the batch changes.
+subtracted, and no request is looked at alone. The column of steps, as it is sent, is one large number, too:
+"each is one step on" is a single subtraction. Marks are brought up to date when the batch changes.
 
 The counts of a step go through `bytes`: what is no small integer raises there, and what comes out again is
 plain integers. Output is valid by construction, not by checking.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import compress
 from operator import sub
 from typing import Any, Final, cast
 
-from service.probe.wire import NO_STEP, Rows
+from service.probe.wire import NO_STEP, STEP_BYTES, Rows, step_column
 
 MAX_WAITING: Final = 4096
 """Marks of requests that end without a chunk stay behind; past this many only the batch's own are kept."""
@@ -46,7 +48,9 @@ class Ledger:
         "_keys",
         "_mark",
         "_marks",
+        "_reqs",
         "_rooms",
+        "_stand",
         "_steps",
         "_waiting",
     )
@@ -58,8 +62,10 @@ class Ledger:
         self._keys = b""
         self._rooms = b""
         self._steps: list[int] = []
+        self._stand = 0  # the column of these steps, as one number
         self._accepted: list[int] = []
         # The last step, as long as no chunk has carried it: who, who of them moved, by how much.
+        self._reqs: list[Any] = []
         self._batch: list[Mark] = []
         self._grown: list[bool] = []
         self._counts = b""
@@ -75,28 +81,30 @@ class Ledger:
         accepted = [req.spec_num_correct_drafts for req in reqs]
         if marks != self._marks:
             self._turn_to(marks)
+        column = step_column(steps)
+        stood, self._stand = self._stand, int.from_bytes(column, "little")
         before, self._steps = self._steps, steps
         sums, self._accepted = self._accepted, accepted
         if self._batch:
             self._spill()
-        grown = list(map(sub, steps, before))
-        if grown.count(1) == len(grown):
+        if self._stand - stood == _one_each(len(steps)):
             counts = bytes(map(sub, accepted, sums))
-            self._keep(marks, [], counts)
-            return Rows(self._keys, self._rooms, steps, counts)
+            self._keep(reqs, marks, [], counts)
+            return Rows(self._keys, self._rooms, column, counts)
         # Growth beyond one is a gap: steps went by unseen, and nothing is invented for them.
-        moved = [growth == 1 for growth in grown]
+        moved = [growth == 1 for growth in map(sub, steps, before)]
         counts = bytes(compress(map(sub, accepted, sums), moved))
-        self._keep(marks, moved, counts)
+        self._keep(reqs, marks, moved, counts)
         told = list(compress(marks, moved)), list(compress(steps, moved))
         return _rows(*told, counts, _unsaid(marks, steps) if seen else [])
 
     def take(self, reqs: Sequence[Any]) -> list[list[int]]:
         """What the chunks of these requests are to carry: the counts since their last chunks."""
-        marks = [req.specguard_mark for req in reqs]
-        if marks == self._batch and (not self._waiting or self._waiting.isdisjoint(marks)):
+        same = reqs == self._reqs
+        marks = self._batch if same else [req.specguard_mark for req in reqs]
+        if same and (not self._waiting or self._waiting.isdisjoint(marks)):
             counts = self._last()
-            self._keep([], [], b"")
+            self._keep([], [], [], b"")
             return counts
         self._spill()
         taken = [mark.pending for mark in marks]
@@ -120,13 +128,15 @@ class Ledger:
         self._marks = marks
         self._keys, self._rooms = _columns(marks)
         self._steps = [mark.steps for mark in marks]
+        self._stand = int.from_bytes(step_column(self._steps), "little")
         self._accepted = [mark.accepted for mark in marks]
         if len(self._waiting) > MAX_WAITING:
             self._waiting.intersection_update(marks)
 
-    def _keep(self, marks: list[Mark], grown: list[bool], counts: bytes) -> None:
+    def _keep(self, reqs: Sequence[Any], marks: list[Mark], grown: list[bool], counts: bytes) -> None:
         if self._keeps:
-            self._batch, self._grown, self._counts = marks, grown, counts
+            # A list of our own: theirs may be another one by the time that its chunks go out.
+            self._reqs, self._batch, self._grown, self._counts = [*reqs], marks, grown, counts
 
     def _last(self) -> list[list[int]]:
         """The last step as chunks carry it."""
@@ -141,7 +151,13 @@ class Ledger:
             if counts:
                 mark.pending += counts
                 self._waiting.add(mark)
-        self._keep([], [], b"")
+        self._keep([], [], [], b"")
+
+
+@lru_cache(maxsize=256)
+def _one_each(requests: int) -> int:
+    """What a column of steps grows by, as a number, where each request is one step on."""
+    return int.from_bytes((1).to_bytes(STEP_BYTES, "little") * requests, "little")
 
 
 def _unsaid(marks: list[Mark], steps: list[int]) -> list[Mark]:
@@ -154,7 +170,8 @@ def _unsaid(marks: list[Mark], steps: list[int]) -> list[Mark]:
 
 def _rows(moved: list[Mark], steps: list[int], counts: bytes, new: list[Mark]) -> Rows:
     keys, rooms = _columns(moved + new)
-    return Rows(keys, rooms, steps + [0] * len(new), counts + bytes([NO_STEP]) * len(new))
+    column = step_column(steps) + bytes(STEP_BYTES * len(new))
+    return Rows(keys, rooms, column, counts + bytes([NO_STEP]) * len(new))
 
 
 def _columns(marks: list[Mark]) -> tuple[bytes, bytes]:

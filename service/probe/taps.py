@@ -104,7 +104,7 @@ class Taps:
             self._open(streamer)
         if self._rows or self._carries:
             rows = self._ledger.read(reqs)
-            if self._rows and rows.steps:
+            if self._rows and rows.accepted:
                 self._send(rows)
 
     def _open(self, streamer: Any) -> None:  # noqa: ANN401
@@ -125,10 +125,10 @@ class Taps:
         assert origin is not None  # noqa: S101 - _open has been here
         origin.depth = self.engine.depth()
         load, lost = self.engine.load(origin.role), self._sender.lost
-        if len(rows.steps) <= most:
+        if len(rows.accepted) <= most:
             self._sender.send(steps_datagram(origin, load, lost, rows))
         else:
-            for start in range(0, len(rows.steps), most):
+            for start in range(0, len(rows.accepted), most):
                 self._sender.send(steps_datagram(origin, load, lost, rows.part(start, start + most)))
         now = self._clock()
         if now >= self._status_at:

@@ -40,7 +40,8 @@ MAC_BYTES: Final = 16
 MAX_BYTES: Final = 1400  # fits an Ethernet frame with its headers: never fragmented
 MAX_TEXT_BYTES: Final = 400
 HEADER: Final = Struct("<4sBBBBhHHHQQIIIII")
-_ROW_BYTES: Final = 8 + 4 + 1
+STEP_BYTES: Final = 4
+_ROW_BYTES: Final = 8 + STEP_BYTES + 1
 _ROOM_BYTES: Final = 8
 
 
@@ -69,20 +70,24 @@ NO_LOAD: Final = Load()
 
 
 class Rows(NamedTuple):
-    """One scheduler step's requests, in parallel columns."""
+    """One scheduler step's requests, in parallel columns, as they are sent."""
 
     keys: bytes
     rooms: bytes  # b"" without disaggregation
-    steps: list[int]
-    accepted: bytes
+    steps: bytes
+    accepted: bytes  # one byte a row: as many rows as bytes
 
     def part(self, start: int, end: int) -> "Rows":
-        wide = slice(8 * start, 8 * end)
-        return Rows(self.keys[wide], self.rooms[wide], self.steps[start:end], self.accepted[start:end])
+        wide, steps = slice(8 * start, 8 * end), slice(STEP_BYTES * start, STEP_BYTES * end)
+        return Rows(self.keys[wide], self.rooms[wide], self.steps[steps], self.accepted[start:end])
 
 
 def key_of(rid: str) -> bytes:
     return blake2b(rid.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def step_column(steps: list[int]) -> bytes:
+    return _struct(len(steps)).pack(*steps)
 
 
 def rows_at_most(origin: Origin) -> int:
@@ -94,9 +99,8 @@ def rows_at_most(origin: Origin) -> int:
 def steps_datagram(origin: Origin, load: Load, lost: int, rows: Rows) -> bytes:
     """One scheduler step, or a part of it. The counter moves on."""
     keys, rooms, steps, accepted = rows
-    count = len(steps)
-    head = _header(origin, load, lost, STEPS, ROOMS if rooms else 0, count)
-    return b"".join((head, origin.name, keys, rooms, _steps(count).pack(*steps), accepted))
+    head = _header(origin, load, lost, STEPS, ROOMS if rooms else 0, len(accepted))
+    return b"".join((head, origin.name, keys, rooms, steps, accepted))
 
 
 def status_datagram(origin: Origin, lost: int, text: str, *, aside: bool) -> bytes:
@@ -133,5 +137,5 @@ def _header(origin: Origin, load: Load, lost: int, kind: int, flags: int, rows: 
 
 
 @lru_cache(maxsize=256)
-def _steps(rows: int) -> Struct:
+def _struct(rows: int) -> Struct:
     return Struct(f"<{rows}I")

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.probe.ledger import MAX_WAITING, Ledger, Mark
-from service.probe.wire import NO_STEP, Rows, key_of
+from service.probe.wire import NO_STEP, STEP_BYTES, Rows, key_of, step_column
 from tests.service.probe.engine_stand_ins import Req
 
 
@@ -15,7 +15,8 @@ def ledger(*, keeps: bool = True) -> Ledger:
 def rows(*told: tuple[str, int, int]) -> Rows:
     """(rid, step, accepted) as columns."""
     keys = b"".join(key_of(rid) for rid, _, _ in told)
-    return Rows(keys, b"", [step for _, step, _ in told], bytes(count for _, _, count in told))
+    steps = step_column([step for _, step, _ in told])
+    return Rows(keys, b"", steps, bytes(count for _, _, count in told))
 
 
 def test_a_request_is_announced_and_then_counted() -> None:
@@ -90,6 +91,26 @@ def test_the_same_counts_are_never_taken_twice() -> None:
     assert book.take([req]) == [[]]
 
 
+def test_a_batch_that_the_engine_changes_before_its_chunks_go_out_is_read_anew() -> None:
+    book, batch = ledger(), [Req("a"), Req("b")]
+    for req, accepted in zip(batch, (1, 2), strict=True):
+        req.verify(accepted)
+    book.read(batch)
+    batch.reverse()
+    assert book.take(batch) == [[2], [1]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 255)), max_size=8))
+def test_a_step_is_told_where_one_was_made_and_nowhere_else(growths: list[tuple[int, int]]) -> None:
+    book, batch = ledger(), [Req(str(place)) for place in range(len(growths))]
+    book.read(batch)
+    for req, (steps, accepted) in zip(batch, growths, strict=True):
+        req.spec_verify_ct += steps
+        req.spec_num_correct_drafts += accepted
+    made = [(req.rid, 1, grown[1]) for req, grown in zip(batch, growths, strict=True) if grown[0] == 1]
+    assert book.read(batch) == rows(*made)
+
+
 def test_without_chunks_to_carry_them_no_counts_are_kept() -> None:
     book, req = ledger(keeps=False), Req("a")
     for _ in range(5):
@@ -145,7 +166,8 @@ def test_nothing_is_lost_doubled_or_mixed_up(
             if count != NO_STEP:
                 rid = names[found.keys[8 * row : 8 * row + 8]]
                 play.told[rid].append(count)
-                assert found.steps[row] == len(play.told[rid])
+                step = int.from_bytes(found.steps[STEP_BYTES * row :][:STEP_BYTES], "little")
+                assert step == len(play.told[rid])
         emitted = [play.reqs[place] for place in chunks if place in batch]
         for req, counts in zip(emitted, book.take(emitted), strict=True):
             play.taken[req.rid] += counts

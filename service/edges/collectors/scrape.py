@@ -21,6 +21,7 @@ import structlog
 
 from service.core.exposition import MAX_BYTES, Exposition, read
 from service.core.spec_series import Freshness, Reading, SpecSample, judge
+from service.edges.asking import UnansweredError, ask
 
 EVERY_S: Final = 5.0
 """SGLang's acceptance gauges move every 40 decode iterations: about as often."""
@@ -98,30 +99,18 @@ class Scraper:
 
     async def _ask(self, url: str, target: "_Target") -> None:
         try:
-            text = await self._fetch(f"{url}/metrics")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            body = await ask(self._client, f"{url}/metrics", most_bytes=MAX_BYTES + 1)
+        except UnansweredError as error:
             self.counts["unanswered"] += 1
             self.scrapes.pop(url, None)
-            _log.debug("scrape_unanswered", url=url, error=type(error).__name__)
+            _log.debug("scrape_unanswered", url=url, error=str(error))
             return
-        exposition = await asyncio.to_thread(read, text)
+        exposition = await asyncio.to_thread(_read, body)
         self.counts["answered"] += 1
         self.counts.update(exposition.counts)
         if url in self._targets:
             scrape = self.scrapes[url] = target.see(url, self._clock(), exposition)
             self._sink(scrape)
-
-    async def _fetch(self, url: str) -> str:
-        """The body, or the beginning of one that is too long."""
-        parts, size = [], 0
-        async with self._client.stream("GET", url, headers={"accept-encoding": "identity"}) as response:
-            response.raise_for_status()
-            async for part in response.aiter_bytes():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BYTES:
-                    break
-        return b"".join(parts)[: MAX_BYTES + 1].decode("utf-8", "replace")
 
 
 class _Target:
@@ -148,6 +137,10 @@ class _Target:
             {name: moved[name] for name in (*_TROUBLE, DEFERRED_TIMEOUT) if moved.get(name)},
             next((name for one in exposition.series if (name := one.labels.get("model_name"))), ""),
         )
+
+
+def _read(body: bytes) -> Exposition:
+    return read(body.decode("utf-8", "replace"))
 
 
 def _counters(exposition: Exposition) -> dict[str, float]:

@@ -141,6 +141,8 @@ class TelemetrySettings(Strict):
     """Log files of engines, followed for what their own checks find."""
     scrape_s: Seconds = 15.0
     """How often /metrics of the router's workers is read; 0: never."""
+    router_metrics: BaseUrl | None = None
+    """URL of the router's own metrics, as http://127.0.0.1:29000/metrics: they alone tell its policy."""
 
     @model_validator(mode="after")
     def _udp_is_signed(self) -> Self:

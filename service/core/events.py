@@ -317,6 +317,7 @@ class Attempt(msgspec.Struct, frozen=True):
     cached: Cached = Cached()
     accepted: tuple[int, ...] = ()  # of the last verify steps, where something stood against it
 
+    dp_rank: int = UNKNOWN  # of the worker, where a probe named one
 
 class Hint(msgspec.Struct, frozen=True):
     """What may have caused an incident: never a verdict, always with what speaks against it."""

@@ -214,6 +214,7 @@ class Generation:
 
     # --- inside ---
 
+            dp_rank=joined.dp_rank if joined is not None else UNKNOWN,
     def _events(self) -> list[bytes]:
         """Take the complete events that were set aside."""
         pending, self.pending = self.pending, []

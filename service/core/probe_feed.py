@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from service.core.events import UNKNOWN
 from service.core.telemetry_wire import NO_ROOM, NO_STEP, Fault, Load, Role, Status, StepRows, read
 
 STREAMS_MAX: Final = 65_536
@@ -115,6 +116,11 @@ class ProbeFeed:
         """The worker that decodes this request; "" for unknown."""
         series = self._find(request)
         return series.sender.name if series is not None else ""
+
+    def dp_rank(self, request: str | int) -> int:
+        """The data-parallel rank that decodes this request; UNKNOWN where there is none, or nobody told."""
+        series = self._find(request)
+        return series.sender.dp_rank if series is not None else UNKNOWN
 
     def pair(self, request: str | int) -> Pair:
         """The prefill and the decode worker of this request, as far as their probes were heard."""

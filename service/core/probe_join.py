@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from service.core.dialects.wire import Schema, decode_one
-from service.core.events import Delta, StepKind
+from service.core.events import UNKNOWN, Delta, StepKind
 from service.core.probe_feed import Pair, ProbeFeed, key_of
 
 CHOICES_MAX: Final = 128
@@ -76,6 +76,12 @@ class ProbeJoin:
     def worker(self) -> str:
         """The worker that decodes this attempt; "" for unknown."""
         return next((name for key in self._keys() if (name := self._feed.worker(key))), "")
+
+    @property
+    def dp_rank(self) -> int:
+        """The data-parallel rank of that worker; UNKNOWN where there is none, or nobody told."""
+        ranks = (self._feed.dp_rank(key) for key in self._keys())
+        return next((rank for rank in ranks if rank != UNKNOWN), UNKNOWN)
 
     @property
     def pair(self) -> Pair:

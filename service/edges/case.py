@@ -82,10 +82,10 @@ def case_of(incident: Incident, kept: Kept, at_ms: int, capture: Capture, salt: 
         "hints": msgspec.to_builtins(incident.hints),
         "request": _request(kept, capture, salt),
         "attempts": [_attempt(one) | answer for one, answer in _answered(incident, kept, capture, salt)],
-        "engine": described(kept.scene),
+        "engine": described(kept.scene, _dp_rank(incident)),
         "timing": _timing(incident, kept.scene, at_ms),
         "co_batched": _co_batched(kept.scene, salt),
-        "router": {"policy": UNSAID},
+        "router": {"policy": kept.scene.policy},
     }
     return canonical(bundle)
 
@@ -164,6 +164,13 @@ def _timing(incident: Incident, scene: Scene, at_ms: int) -> dict[str, Any]:
     }
 
 
+def _dp_rank(incident: Incident) -> int:
+    """Of the worst attempt, whose engine the scene is."""
+    return (
+        max(incident.attempts, key=lambda one: one.judgement.level).dp_rank if incident.attempts else UNKNOWN
+    )
+
+
 def _co_batched(scene: Scene, salt: bytes) -> list[str] | str:
     """Requests open on the same worker when the verdict fell: what one batch may have held."""
     return UNSAID if scene.beside is None else [kept_rid(rid, salt) for rid in scene.beside]
@@ -174,6 +181,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "rid": attempt.rid,
         "worker": attempt.worker or "unknown",
         "prefill": attempt.prefill or "unknown",
+        "dp_rank": known(attempt.dp_rank),
         "status": attempt.status,
         "ending": attempt.ending,
         "tokens": known(attempt.tokens),

@@ -61,7 +61,14 @@ class DataPlane:
         self.pins = PinBook()
         hinted = self._know_hints()
         self.origins = origins_of(settings, desk)
-        self.admin = RouterAdmin(settings.router, desk.fleet, self.pins, hinted=hinted, client=self._client)
+        self.admin = RouterAdmin(
+            settings.router,
+            desk.fleet,
+            self.pins,
+            hinted=hinted,
+            metrics=settings.telemetry.router_metrics or "",
+            client=self._client,
+        )
         self.telemetry = Telemetry(settings.telemetry, desk, self._client, self._decoders, self._prefills)
         self.proxy = Proxy(
             Means(
@@ -76,6 +83,7 @@ class DataPlane:
                 origins=self.origins,
                 pull=self.telemetry.pull if self.telemetry.receiver is not None else None,
                 engines=self.admin.engines,
+                policy=lambda: self.admin.policy,
             ),
             dialects=DIALECTS,
             routes=settings.route_table(),

@@ -52,7 +52,7 @@ from service.edges.outlet import Send
 from service.edges.refusals import refusal_headers
 from service.edges.relay import Means, Relay
 from service.edges.rid import shown_rid
-from service.edges.scene import BESIDE_MAX, Engine, Scene
+from service.edges.scene import BESIDE_MAX, UNSAID, Engine, Scene
 from service.edges.upstream import Request, ResponseHead, UpstreamError
 
 ERRORS: Final = 300
@@ -325,6 +325,7 @@ class Guard(Relay):
             self._neighbours() if self._beside is None else self._beside,
             self._headed_at - self._started_at if self._headed_at else nan,
             self._data_at - self._started_at if self._data_at else nan,
+            self._means.policy() or UNSAID,
         )
 
     def _neighbours(self) -> tuple[str, ...] | None:

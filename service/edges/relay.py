@@ -94,6 +94,7 @@ class Means:
     origins: Origins | None = None  # whose words are whose; None where nobody asks
     pull: Callable[[], None] | None = None  # reads what probes have sent; None where nothing listens for them
     engines: Mapping[str, Engine] = field(default_factory=dict)  # what workers say of themselves
+    policy: Callable[[], str] = str  # by which the router chooses workers; "" for unknown
     live: "set[Relay]" = field(default_factory=set)
     looks: Looks = field(default_factory=Looks)
 

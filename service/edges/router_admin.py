@@ -2,6 +2,7 @@
 
     GET ROUTER/workers        -> URLs and roles (smg and sglang-router; another router has no such path)
     GET WORKER/server_info    -> speculative_algorithm, speculative_num_steps, speculative_num_draft_tokens
+    GET ROUTER-METRICS        -> by which policy smg has chosen, once it has; told nowhere else
 
 Asked slowly and off the stream path. Everything here is optional: a router without the path, or workers that
 only it can reach, leave workers unknown and pins off, and streams do not notice.
@@ -15,8 +16,11 @@ import httpx
 import msgspec
 import structlog
 
+from service.core.doctor.facts import ROUTER_FAMILIES, counted_of
 from service.core.events import UNKNOWN, Drafter
+from service.core.exposition import read
 from service.core.fleet import Fleet
+from service.edges.asking import UnansweredError, ask
 from service.edges.pins import PinBook
 from service.edges.scene import Engine, engine_of
 
@@ -83,13 +87,17 @@ class RouterAdmin:
         pins: PinBook,
         *,
         hinted: Iterable[str] = (),
+        metrics: str = "",
         client: httpx.AsyncClient,
     ) -> None:
+        """`metrics`: URL of the router's own; without it, its policy stays unknown."""
         self._router = router.rstrip("/")
         self._fleet = fleet
         self._pins = pins
         self._hinted = frozenset(hinted)  # workers that the owner described: their word stands
+        self._metrics = metrics
         self._client = client
+        self.policy = ""  # of the workers that answer, by the router's metrics; "" for unknown
         self.reachable = False
         self.engines: dict[str, Engine] = {}  # what each worker last said of itself
         self.workers: tuple[Worker, ...] = ()
@@ -105,6 +113,8 @@ class RouterAdmin:
 
     async def poll(self) -> None:
         """Ask once. Never raises: what cannot be asked stays unknown."""
+        if self._metrics:
+            await self._ask_policy()
         listed = await self._get(f"{self._router}/workers", _Workers)
         self.reachable = listed is not None
         if listed is None:
@@ -117,6 +127,12 @@ class RouterAdmin:
         for gone in set(self.engines) - present:
             del self.engines[gone]
         await asyncio.gather(*[self._describe(url) for url in present])
+
+    async def _ask_policy(self) -> None:
+        """What it was before stands while the router has not chosen since its start."""
+        body = await self._body(self._metrics)
+        policy, _ = await asyncio.to_thread(_counted, body or b"")
+        self.policy = policy or self.policy
 
     async def _describe(self, url: str) -> None:
         told = await self._get(f"{url.rstrip('/')}/server_info", dict[str, Any])
@@ -133,13 +149,25 @@ class RouterAdmin:
         self._fleet.know(url, info.drafter, info.draft_tokens)
 
     async def _get(self, url: str, kind: type[Any]) -> Any:  # noqa: ANN401 - of the kind given, or None
+        body = await self._body(url)
+        if body is None:
+            return None
         try:
-            response = await self._client.get(url)
-            response.raise_for_status()
-            return msgspec.json.decode(response.content, type=kind)
-        except (httpx.HTTPError, msgspec.DecodeError) as error:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             _log.debug("router_admin_unanswered", url=url, error=type(error).__name__)
             return None
+
+    async def _body(self, url: str) -> bytes | None:
+        try:
+            return await ask(self._client, url, within_s=TIMEOUT_S)
+        except UnansweredError as error:
+            _log.debug("router_admin_unanswered", url=url, error=str(error))
+            return None
+
+
+def _counted(body: bytes) -> tuple[str, float]:
+    return counted_of(read(body.decode("utf-8", "replace"), ROUTER_FAMILIES))
 
 
 def admin_client() -> httpx.AsyncClient:

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from service.core.events import UNKNOWN
+
 UNSAID: Final = "unknown"
 BESIDE_MAX: Final = 64
 """Requests named as running beside a bad one; a decode batch is seldom larger."""
@@ -51,6 +53,7 @@ class Scene(msgspec.Struct, frozen=True):
     beside: tuple[str, ...] | None = None  # rids open on the same worker when the verdict fell; None: unknown
     head_s: float = nan  # from the request to the first response head
     first_byte_s: float = nan  # and to the first bytes of an answer
+    policy: str = UNSAID  # by which the router chooses workers
 
 
 def engine_of(info: Mapping[str, Any]) -> Engine:
@@ -59,15 +62,15 @@ def engine_of(info: Mapping[str, Any]) -> Engine:
     return Engine(name, _word(info.get("version")), _kept(info, WEIGHTS), _kept(info, ARGUMENTS))
 
 
-def described(scene: Scene) -> dict[str, Any]:
-    """The engine's part of a bundle."""
+def described(scene: Scene, dp_rank: int = UNKNOWN) -> dict[str, Any]:
+    """The engine's part of a bundle; which of its ranks it was, only a probe can tell."""
     engine = scene.engine
     return {
         "name": engine.name,
         "version": engine.version,
         "weights": engine.weights or UNSAID,
         "arguments": engine.arguments or UNSAID,
-        "dp_rank": UNSAID,
+        "dp_rank": UNSAID if dp_rank == UNKNOWN else dp_rank,
     }
 
 

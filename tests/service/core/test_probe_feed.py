@@ -2,6 +2,7 @@
 
 import pytest
 
+from service.core.events import UNKNOWN
 from service.core.probe_feed import MAX_UNTAKEN, OLD_EPOCH_S, Pair, ProbeFeed
 from service.core.telemetry_wire import NO_STEP
 from service.probe.wire import sign
@@ -20,6 +21,14 @@ def test_a_stream_takes_its_own_steps_once() -> None:
     assert feed.whole("a")
     assert not feed.whole("stranger")
     assert feed.worker("a") == "http://d:1"
+
+
+def test_a_request_has_the_rank_that_decodes_it() -> None:
+    feed = ProbeFeed()
+    feed.read(Worker(dp_rank=0).step({"a": (1, 3)}), 0.0)
+    feed.read(Worker(dp_rank=3).step({"b": (1, 3)}), 0.0)
+    feed.read(Worker("http://plain").step({"c": (1, 3)}), 0.0)
+    assert [feed.dp_rank(rid) for rid in ("a", "b", "c", "stranger")] == [0, 3, UNKNOWN, UNKNOWN]
 
 
 def test_a_lost_datagram_is_a_gap_and_the_rest_stays_exact() -> None:

@@ -51,6 +51,13 @@ def test_our_rid_finds_them_where_a_gateway_writes_an_id_of_its_own() -> None:
     assert join.worker == "http://d:1"
 
 
+def test_the_rank_is_found_by_whichever_id_is_the_engines() -> None:
+    join = ProbeJoin(heard(*Worker(dp_rank=2).series("engine-rid", 2)), "ours", 1)
+    assert join.dp_rank == UNKNOWN
+    join.join([chat("engine-rid")], [Delta(text="a")])
+    assert join.dp_rank == 2
+
+
 def test_each_choice_has_the_steps_of_its_own_id() -> None:
     worker = Worker()
     feed = heard(worker.step({"a": (1, 3), "b": (1, 0)}))

@@ -119,6 +119,21 @@ def test_what_is_not_known_says_so() -> None:
     assert case["attempts"][1]["accepted"] == []
 
 
+def test_the_rank_that_a_probe_named_is_the_engines_and_the_attempts() -> None:
+    told = incident()
+    worst, *others = told.attempts
+    told = msgspec.structs.replace(told, attempts=(msgspec.structs.replace(worst, dp_rank=3), *others))
+    case = json.loads(case_of(told, Kept(facts()), AT_MS, "off", SALT))
+    assert case["engine"]["dp_rank"] == case["attempts"][0]["dp_rank"] == 3
+    assert case["attempts"][1]["dp_rank"] is None
+
+
+def test_the_routers_policy_is_kept_where_its_metrics_told_it() -> None:
+    kept = Kept(facts(), scene=Scene(policy="round_robin"))
+    case = json.loads(case_of(incident(), kept, AT_MS, "off", SALT))
+    assert case["router"] == {"policy": "round_robin"}
+
+
 def test_a_case_is_named_by_its_content() -> None:
     kept = Kept(facts(), b"{}")
     one = case_of(incident(), kept, AT_MS, "hashes", SALT)

@@ -17,6 +17,11 @@ def told(value: object) -> Script:
     return [answer(json.dumps(value).encode(), kind=b"application/json")]
 
 
+def counted(*policies: str) -> Script:
+    lines = [f'smg_worker_selection_total{{policy="{one}",worker_type="regular"}} 4\n' for one in policies]
+    return [answer("".join(lines).encode(), kind=b"text/plain")]
+
+
 def listed(*workers: tuple[str, str]) -> Script:
     entries = [
         {"id": f"id-{url}", "url": url, "worker_type": kind, "is_healthy": True, "load": 0}
@@ -27,11 +32,11 @@ def listed(*workers: tuple[str, str]) -> Script:
 
 @asynccontextmanager
 async def asking(
-    router: ScriptedUpstream, **more: tuple[str, ...]
+    router: ScriptedUpstream, hinted: tuple[str, ...] = ()
 ) -> AsyncIterator[tuple[RouterAdmin, Fleet, PinBook]]:
     fleet, pins = Fleet(), PinBook()
     async with admin_client() as client:
-        yield RouterAdmin(router.url, fleet, pins, client=client, **more), fleet, pins
+        yield RouterAdmin(router.url, fleet, pins, hinted=hinted, client=client), fleet, pins
 
 
 @pytest.mark.parametrize(
@@ -85,6 +90,31 @@ async def test_what_a_worker_says_of_itself_is_at_hand_until_it_leaves() -> None
         assert "SECRET" not in repr(admin.engines)
         await admin.poll()
         assert admin.engines == {}
+
+
+async def test_the_routers_policy_is_known_once_its_metrics_told_it_and_stands_while_they_are_silent() -> (
+    None
+):
+    silent: Script = [b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"]
+    async with (
+        ScriptedUpstream(listed()) as router,
+        ScriptedUpstream(counted(), counted("round_robin"), silent, counted("random")) as metrics,
+        admin_client() as client,
+    ):
+        admin = RouterAdmin(router.url, Fleet(), PinBook(), metrics=f"{metrics.url}/metrics", client=client)
+        policies = []
+        for _ in range(4):
+            await admin.poll()
+            policies.append(admin.policy)
+        assert policies == ["", "round_robin", "round_robin", "random"]
+
+
+async def test_a_worker_under_a_url_that_is_none_stays_unknown_and_stops_nothing() -> None:
+    async with ScriptedUpstream(told({"speculative_algorithm": "NGRAM"})) as worker:
+        entries = (("http://[::bad", "decode"), (worker.url, "decode"), ("grpc://10.0.0.1:1", "decode"))
+        async with ScriptedUpstream(listed(*entries)) as router, asking(router) as (admin, fleet, _):
+            await admin.poll()
+            assert fleet.worker(worker.url).drafter is Drafter.NGRAM
 
 
 async def test_only_decode_workers_can_be_pinned() -> None:

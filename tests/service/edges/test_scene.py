@@ -56,6 +56,10 @@ def test_what_nobody_told_is_named_unknown() -> None:
     }
 
 
+def test_the_rank_is_told_where_a_probe_named_it() -> None:
+    assert [described(Scene(), rank)["dp_rank"] for rank in (0, 5)] == [0, 5]
+
+
 def test_the_labs_own_server_info_is_understood() -> None:
     """The lab answers as SGLang does; its source names the fields that we keep."""
     source = (Path(__file__).parents[3] / "replay" / "lab" / "info.py").read_text()

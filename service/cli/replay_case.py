@@ -10,10 +10,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from service.cli.admin_port import AdminPort, Where, identifier
-from service.cli.exits import BAD_INPUT, DONE, FOUND, Unfit
+from service.cli.exits import BAD_INPUT, DONE, FOUND, NOT_ALLOWED, Unfit
 from service.cli.options import JsonFlag, print_json, print_line
 from service.cli.replay_judge import code_of, judged, told
-from service.cli.replay_run import NOT_ALLOWED, RunWishes, exit_code, lines_of, to_the_end
+from service.cli.replay_run import RunWishes, exit_code, lines_of, to_the_end
 
 if TYPE_CHECKING:
     from replay.judge import Judged

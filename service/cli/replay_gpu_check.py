@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from service.cli.exits import DONE, FOUND, Unfit
+from service.cli.exits import DONE, FOUND, NOT_ALLOWED, Unfit
 from service.cli.options import JsonFlag, print_line
-from service.cli.replay_run import NOT_ALLOWED
 
 if TYPE_CHECKING:
     from replay.gpu_check import Report, Wanted

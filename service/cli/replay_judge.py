@@ -1,22 +1,17 @@
 """`specguard replay judge`: the verdict on a run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from service.cli.exits import DONE, FOUND, Unfit
+from service.cli.exits import DONE, FAILING, FOUND, NOT_KEPT, UNDECIDED, Unfit
 from service.cli.options import JsonFlag, print_line
 
 if TYPE_CHECKING:
     from replay.judge import Judged
     from replay.judging.levels import Level
     from replay.judging.verdict import Outcome
-
-NOT_KEPT: Final = 3
-FAILING: Final = 4
-UNDECIDED: Final = 6
-"""5 is a target that is not allowed."""
 
 
 def judge(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from service.cli.exits import Unfit
+from service.cli.exits import NOT_ALLOWED, Unfit
 from service.cli.options import print_line
-from service.cli.replay_run import AS_WISHED, NOT_ALLOWED, RunWishes, exit_code, lines_of
+from service.cli.replay_run import AS_WISHED, RunWishes, exit_code, lines_of
 
 if TYPE_CHECKING:
     from replay.launch_ray import Cluster

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from service.cli.exits import DONE, FOUND, INTERRUPTED, Unfit
+from service.cli.exits import DONE, FAILING, FOUND, INTERRUPTED, NOT_ALLOWED, NOT_KEPT, Unfit
 from service.cli.options import JsonFlag, print_json, print_line
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from replay.runner import Options, Runner, State, Summary
     from replay.shard import Shard
 
-NOT_KEPT: Final = 3
-FAILING: Final = 4
-NOT_ALLOWED: Final = 5
 TELL_S: Final = 10.0
 """Between two lines of progress where no terminal shows one that changes."""
 

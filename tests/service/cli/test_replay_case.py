@@ -8,9 +8,7 @@ import httpx
 import pytest
 
 from service.cli import run
-from service.cli.exits import BAD_INPUT, DONE
-from service.cli.replay_judge import UNDECIDED
-from service.cli.replay_run import NOT_ALLOWED, NOT_KEPT
+from service.cli.exits import BAD_INPUT, DONE, NOT_ALLOWED, NOT_KEPT, UNDECIDED
 from tests.service.admin_running import PROMPT, AdminPortRunning, admin_port
 from tests.service.cli.test_replay_run import backend
 

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from service.cli import run
-from service.cli.exits import BAD_INPUT, FOUND
-from service.cli.replay_run import NOT_ALLOWED
+from service.cli.exits import BAD_INPUT, FOUND, NOT_ALLOWED
 from tests.replay.pairkit import Pair, pairing
 
 COMPOSE = Path(__file__).parents[3] / "docker" / "gpu-pd" / "compose.yaml"

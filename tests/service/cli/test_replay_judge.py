@@ -8,8 +8,8 @@ import pytest
 from replay.judging.verdict import Outcome
 from replay.plan import Send
 from service.cli import run
-from service.cli.exits import BAD_INPUT, DONE, FOUND
-from service.cli.replay_judge import FAILING, NOT_KEPT, UNDECIDED, code_of
+from service.cli.exits import BAD_INPUT, DONE, FAILING, FOUND, NOT_KEPT, UNDECIDED
+from service.cli.replay_judge import code_of
 from tests.replay.judging.made import WRONG, Change, planned, ran
 
 

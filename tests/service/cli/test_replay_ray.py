@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from service.cli import run
-from service.cli.exits import BAD_INPUT, DONE
+from service.cli.exits import BAD_INPUT, DONE, NOT_ALLOWED, NOT_KEPT
 from service.cli.replay_ray import launched
-from service.cli.replay_run import NOT_ALLOWED, NOT_KEPT
 from tests.replay.runkit import by_id, evenly, mocking, options, plan_of
 from tests.replay.test_launch_ray import Threads
 

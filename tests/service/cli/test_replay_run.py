@@ -16,16 +16,8 @@ import pytest
 from replay.mock import Mock, serve
 from replay.runner import State, Summary
 from service.cli import run
-from service.cli.exits import BAD_INPUT, DONE, FOUND, INTERRUPTED, Unfit
-from service.cli.replay_run import (
-    FAILING,
-    NOT_ALLOWED,
-    NOT_KEPT,
-    RunWishes,
-    exit_code,
-    lines_of,
-    progress_line,
-)
+from service.cli.exits import BAD_INPUT, DONE, FAILING, FOUND, INTERRUPTED, NOT_ALLOWED, NOT_KEPT, Unfit
+from service.cli.replay_run import RunWishes, exit_code, lines_of, progress_line
 from tests.replay.runkit import by_id, evenly, plan_of
 
 ALLOW = ("--allow", "127.0.0.1")
@@ -169,7 +161,7 @@ async def test_ctrl_c_lets_what_is_under_way_end_and_the_rest_can_follow(tmp_pat
         while mock.requests < 50:  # noqa: ASYNC110 - the mock lives on another loop
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        said, _ = await asyncio.wait_for(process.communicate(), 20)
+        said, _ = await asyncio.wait_for(process.communicate(), 50)
     summary = json.loads(said)
     assert process.returncode == INTERRUPTED
     assert summary["by_ending"] == {"complete": summary["sent"]}

@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import yaml
 
 from service.edges import catalogue
+from tests.engine_metrics import ENGINE
 
 ROOT = Path(__file__).parent.parent
 RULES: list[dict[str, Any]] = [
@@ -26,15 +27,6 @@ EXPOSED = {
     *(f"specguard_{family.key}_total" for family in catalogue.counters((), ())),
     *(f"specguard_{family.key}" for family in catalogue.gauges()),
 }
-
-ENGINE: Final = set(
-    re.findall(
-        r"^# TYPE sglang:(\w+)",
-        "".join(page.read_text() for page in (ROOT / "tests/fixtures/telemetry").glob("*-metrics.txt")),
-        re.MULTILINE,
-    )
-)
-"""What the real engine exposes, prefix aside."""
 
 each_alert = pytest.mark.parametrize("name", ALERTS)
 

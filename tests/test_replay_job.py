@@ -8,7 +8,7 @@ import yaml
 
 from replay.shard import shard_of
 from service.cli import app
-from service.cli.replay_run import FAILING, NOT_ALLOWED, NOT_KEPT
+from service.cli.exits import FAILING, NOT_ALLOWED, NOT_KEPT
 
 JOB = Path(__file__).parent.parent / "docker" / "k8s" / "replay-job.yaml"
 INDEX = "$(JOB_COMPLETION_INDEX)"

@@ -55,6 +55,11 @@ class Seen(msgspec.Struct):
     text: dict[str, int] = {}
 
     @property
+    def cut_off(self) -> int:
+        """Requests that were under way when the phase ended."""
+        return self.sent - self.answered - self.left - self.failed
+
+    @property
     def accept_length(self) -> float | None:
         """Mean accept length of all answers."""
         return 1 + self.accepted / self.verify_steps if self.verify_steps else None
@@ -68,7 +73,10 @@ class Seen(msgspec.Struct):
         )
         first = self.first_token_s / self.answered if self.answered else 0.0
         text = ", ".join(f"{name} {number}" for name, number in self.text.items() if number)
-        counts = f"{self.answered} answered, {self.left} left, {self.failed} failed of {self.sent}"
+        counts = (
+            f"{self.answered} answered, {self.left} left, {self.failed} failed, "
+            f"{self.cut_off} cut off by the phase's end, of {self.sent}"
+        )
         cache = f"cached {cached:.0%} ({host:.0%} on the host)"
         return f"{self.phase}: {counts}; accept length {accept}, {cache}, first token {first:.2f} s; {text}"
 

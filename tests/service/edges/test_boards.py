@@ -10,16 +10,10 @@ import pytest
 from service.edges import catalogue
 from service.edges.boards import BOARDS, main
 from service.edges.grafana_board import Board, file_of, rendered, text_of
+from tests.engine_metrics import ENGINE
 
 ROOT: Final = Path(__file__).parents[3]
 SHIPPED: Final = ROOT / "docker/grafana/dashboards"
-ENGINE: Final = set(
-    re.findall(
-        r"^# TYPE sglang:(\w+)",
-        "".join(page.read_text() for page in (ROOT / "tests/fixtures/telemetry").glob("*-metrics.txt")),
-        re.MULTILINE,
-    )
-)
 OURS: Final = {
     *(f"specguard_{family.key}_total" for family in catalogue.counters((), ())),
     *(f"specguard_{family.key}" for family in catalogue.gauges()),

@@ -45,8 +45,9 @@ figure{margin:0;padding:12px;background:var(--panel);border:1px solid var(--line
 figcaption{font-size:13px;color:var(--soft);margin-bottom:4px}svg{width:100%;height:auto;display:block}
 .tick{font-size:11px;fill:var(--soft)}.axis{font-size:11px;fill:var(--ink)}.value{font-size:12px;fill:var(--ink)}
 .grid{stroke:var(--line);stroke-width:1}table{border-collapse:collapse;width:100%;font-size:14px}
-th,td{text-align:right;padding:5px 10px;border-bottom:1px solid var(--line)}th:first-child,td:first-child
-{text-align:left}th{font-weight:600;color:var(--soft)}.scroll{overflow-x:auto}
+th,td{text-align:right;white-space:nowrap;padding:5px 10px;border-bottom:1px solid var(--line)}
+th:first-child,td:first-child{text-align:left;white-space:normal}.about td{white-space:normal;
+overflow-wrap:anywhere}th{font-weight:600;color:var(--soft)}.scroll{overflow-x:auto}
 .case{border:1px solid var(--line);border-radius:8px;margin:14px 0;overflow:hidden}
 .case header{background:var(--panel);padding:8px 12px;font-size:13px}.pair{display:grid;
 grid-template-columns:1fr 1fr}.pair>div{padding:10px 12px;min-width:0}.pair>div+div{border-left:1px solid
@@ -54,7 +55,7 @@ var(--line)}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0 0;font:
 monospace;max-height:320px;overflow-y:auto}mark{background:none;color:var(--bad);font-weight:600}
 summary{cursor:pointer;color:var(--soft);font-size:13px;padding:6px 12px}small,.note{color:var(--soft);
 font-size:13px}@media(max-width:700px){.pair,.charts{grid-template-columns:1fr}.pair>div+div
-{border-left:0;border-top:1px solid var(--line)}}
+{border-left:0;border-top:1px solid var(--line)}figure{overflow-x:auto}svg{min-width:520px}}
 """
 
 
@@ -145,10 +146,7 @@ def _levels(found: Judged) -> str:
         (
             name,
             number(one.load),
-            str(one.sent),
-            str(one.trials),
-            str(one.events),
-            str(one.incidents),
+            *(f"{count:,}" for count in (one.sent, one.trials, one.events, one.incidents)),
             _known(one.per_10k),
             "" if one.low_per_10k is None else f"{_known(one.low_per_10k)} to {_known(one.high_per_10k)}",
             _known(one.per_million_tokens),
@@ -214,13 +212,15 @@ def _about(found: Judged) -> str:
         ("answers with another's mark", str(len(birds.leaks))),
         *(("note", note) for note in found.notes),
     ]
-    return f"<h2>The run</h2>{_table(('', ''), rows)}"
+    return f"<h2>The run</h2>{_table(('', ''), rows, kind='about')}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "numbers") -> str:
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll {kind}"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def _known(value: float | None) -> str:

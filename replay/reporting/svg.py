@@ -38,7 +38,8 @@ class Frame:
     """A chart's plane: `x` and `y` take data to pixels; marks are added in order; below lie `keys` lines."""
 
     def __init__(self, title: str, x_max: float, y_max: float, height: int = HEIGHT, keys: int = 0) -> None:
-        self.title, self.base, self.height = title, height - BOTTOM, height + KEY_PX * keys
+        self.title, self.base = title, height - BOTTOM
+        self.height = height + KEY_PX * (keys + 0.5) if keys else height
         self.y_ticks = nice_ticks(y_max)
         self._x_max, self._y_max = x_max or 1.0, self.y_ticks[-1]
         self._parts: list[str] = []
@@ -96,7 +97,7 @@ class Frame:
 
     def key(self, place: int, text: str, *, hue: str, dash: str = "", width: float = 1.5) -> None:
         """One line of the key: a stroke as the chart has it, and what it stands for."""
-        y = self.base + BOTTOM + KEY_PX * place + KEY_PX / 4
+        y = self.base + BOTTOM + KEY_PX * (place + 0.5)
         self.add(
             "line",
             x1=LEFT,

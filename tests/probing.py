@@ -1,7 +1,7 @@
 """Datagrams for tests, written as a probe writes them."""
 
 from service.core.telemetry_wire import NO_ROOM
-from service.probe.wire import ROLES, Load, Origin, Rows, key_of, status_datagram, step_column, steps_datagram
+from service.probe.wire import ROLES, Load, Origin, Rows, key_of, status_datagram, steps_datagram, u32_column
 
 
 class Worker:
@@ -17,7 +17,7 @@ class Worker:
         columns = Rows(
             b"".join(map(key_of, rows)),
             room.to_bytes(8, "little") * len(rows) if self.origin.role else b"",
-            step_column([step for step, _ in rows.values()]),
+            u32_column([step for step, _ in rows.values()]),
             bytes(count for _, count in rows.values()),
         )
         return steps_datagram(self.origin, Load(1, 2, 3, 4), 0, columns)

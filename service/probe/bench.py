@@ -19,6 +19,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any, Final
 
+from service.probe.engine import Engine
 from service.probe.sender import Sender
 from service.probe.settings import Settings, Target
 from service.probe.taps import Taps
@@ -55,6 +56,7 @@ def measure(requests: int, targets: tuple[Target, ...] = (), *, changing: bool =
     Changing: every fourth step one request has ended and another one's prefill is a step of its own.
     """
     taps = Taps(Settings(targets=targets), Sender.of(Settings(targets=targets)))
+    taps.engine = Engine(stand_in_scheduler())
     streamer = stand_in_streamer()
     batch = [StandIn(f"{place:032x}") for place in range(requests)]
     numbers = count(requests)
@@ -94,6 +96,15 @@ def stand_in_streamer() -> Any:  # noqa: ANN401 - stands for an engine's object
         disaggregation_mode=SimpleNamespace(value="null"),
         send_to_detokenizer=SimpleNamespace(socket=object()),
         server_args=SimpleNamespace(host="127.0.0.1", port=30000),
+    )
+
+
+def stand_in_scheduler() -> Any:  # noqa: ANN401 - stands for an engine's object
+    """The engine's scheduler, as far as the probe looks."""
+    return SimpleNamespace(
+        draft_worker=SimpleNamespace(speculative_num_steps=DEPTH),
+        running_batch=SimpleNamespace(reqs=[]),
+        waiting_queue=[],
     )
 
 

@@ -3,11 +3,13 @@
 A request's `spec_verify_ct` and `spec_num_correct_drafts` grow by one verify step at a time; their growth
 since the last look is that step. How far we have read, a `Mark` on the request itself knows, so nothing here
 outlives a request. Most batches are the batch before, one step on: then whole columns are read, compared and
-subtracted, and no request is looked at alone. The column of steps, as it is sent, is one large number, too:
-"each is one step on" is a single subtraction. Marks are brought up to date when the batch changes.
+subtracted, and no request is looked at alone. A column of 32-bit numbers is one large number, too: "each is
+one step on" and "each accepted so many" are one subtraction each. Marks are brought up to date when the batch
+changes.
 
-The counts of a step go through `bytes`: what is no small integer raises there, and what comes out again is
-plain integers. Output is valid by construction, not by checking.
+The counts of a step go through bytes: what is no small integer raises there, and what comes out again is
+plain integers. Output is valid by construction, not by checking. What chunks carry is a sequence a request,
+by which the engine extends a list of its own; the usual one, of a single count, is made once for all.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +18,13 @@ from itertools import compress
 from operator import sub
 from typing import Any, Final, cast
 
-from service.probe.wire import NO_STEP, STEP_BYTES, Rows, step_column
+from service.probe.wire import NO_STEP, U32_BYTES, Rows, u32_column
 
 MAX_WAITING: Final = 4096
 """Marks of requests that end without a chunk stay behind; past this many only the batch's own are kept."""
+_ALONE: Final = tuple((count,) for count in range(256))
+"""What a chunk carries after one step. Shared by all requests, and therefore no lists."""
+_MORE_THAN_A_BYTE: Final = 0xFFFFFF00
 
 
 class Mark:
@@ -52,6 +57,7 @@ class Ledger:
         "_rooms",
         "_stand",
         "_steps",
+        "_sum",
         "_waiting",
     )
 
@@ -62,8 +68,8 @@ class Ledger:
         self._keys = b""
         self._rooms = b""
         self._steps: list[int] = []
-        self._stand = 0  # the column of these steps, as one number
         self._accepted: list[int] = []
+        self._stand = self._sum = 0  # these two columns, each as one number
         # The last step, as long as no chunk has carried it: who, who of them moved, by how much.
         self._reqs: list[Any] = []
         self._batch: list[Mark] = []
@@ -81,14 +87,15 @@ class Ledger:
         accepted = [req.spec_num_correct_drafts for req in reqs]
         if marks != self._marks:
             self._turn_to(marks)
-        column = step_column(steps)
+        column = u32_column(steps)
         stood, self._stand = self._stand, int.from_bytes(column, "little")
         before, self._steps = self._steps, steps
+        summed, self._sum = self._sum, int.from_bytes(u32_column(accepted), "little")
         sums, self._accepted = self._accepted, accepted
         if self._batch:
             self._spill()
-        if self._stand - stood == _one_each(len(steps)):
-            counts = bytes(map(sub, accepted, sums))
+        if self._stand - stood == _each(1, len(steps)):
+            counts = _counts(self._sum - summed, len(steps))
             self._keep(reqs, marks, [], counts)
             return Rows(self._keys, self._rooms, column, counts)
         # Growth beyond one is a gap: steps went by unseen, and nothing is invented for them.
@@ -98,7 +105,7 @@ class Ledger:
         told = list(compress(marks, moved)), list(compress(steps, moved))
         return _rows(*told, counts, _unsaid(marks, steps) if seen else [])
 
-    def take(self, reqs: Sequence[Any]) -> list[list[int]]:
+    def take(self, reqs: Sequence[Any]) -> list[Sequence[int]]:
         """What the chunks of these requests are to carry: the counts since their last chunks."""
         same = reqs == self._reqs
         marks = self._batch if same else [req.specguard_mark for req in reqs]
@@ -107,7 +114,7 @@ class Ledger:
             self._keep([], [], [], b"")
             return counts
         self._spill()
-        taken = [mark.pending for mark in marks]
+        taken: list[Sequence[int]] = [mark.pending for mark in marks]
         for mark in marks:
             mark.pending = []
         self._waiting.difference_update(marks)
@@ -128,8 +135,9 @@ class Ledger:
         self._marks = marks
         self._keys, self._rooms = _columns(marks)
         self._steps = [mark.steps for mark in marks]
-        self._stand = int.from_bytes(step_column(self._steps), "little")
         self._accepted = [mark.accepted for mark in marks]
+        self._stand = int.from_bytes(u32_column(self._steps), "little")
+        self._sum = int.from_bytes(u32_column(self._accepted), "little")
         if len(self._waiting) > MAX_WAITING:
             self._waiting.intersection_update(marks)
 
@@ -138,12 +146,12 @@ class Ledger:
             # A list of our own: theirs may be another one by the time that its chunks go out.
             self._reqs, self._batch, self._grown, self._counts = [*reqs], marks, grown, counts
 
-    def _last(self) -> list[list[int]]:
+    def _last(self) -> list[Sequence[int]]:
         """The last step as chunks carry it."""
         if not self._grown:
-            return [[count] for count in self._counts]
+            return [_ALONE[count] for count in self._counts]
         counts = iter(self._counts)
-        return [[next(counts)] if grown else [] for grown in self._grown]
+        return [_ALONE[next(counts)] if grown else () for grown in self._grown]
 
     def _spill(self) -> None:
         """The last step's counts wait on the requests themselves."""
@@ -154,10 +162,17 @@ class Ledger:
         self._keep([], [], [], b"")
 
 
-@lru_cache(maxsize=256)
-def _one_each(requests: int) -> int:
-    """What a column of steps grows by, as a number, where each request is one step on."""
-    return int.from_bytes((1).to_bytes(STEP_BYTES, "little") * requests, "little")
+@lru_cache(maxsize=512)
+def _each(number: int, rows: int) -> int:
+    """A column that holds the same in each row, as one number."""
+    return int.from_bytes(number.to_bytes(U32_BYTES, "little") * rows, "little")
+
+
+def _counts(grown: int, rows: int) -> bytes:
+    """A column's growth in bytes, a row each. Raises where one shrank, or grew by more than a byte holds."""
+    if grown & _each(_MORE_THAN_A_BYTE, rows):
+        raise ValueError
+    return grown.to_bytes(U32_BYTES * rows, "little")[::U32_BYTES]
 
 
 def _unsaid(marks: list[Mark], steps: list[int]) -> list[Mark]:
@@ -170,7 +185,7 @@ def _unsaid(marks: list[Mark], steps: list[int]) -> list[Mark]:
 
 def _rows(moved: list[Mark], steps: list[int], counts: bytes, new: list[Mark]) -> Rows:
     keys, rooms = _columns(moved + new)
-    column = step_column(steps) + bytes(STEP_BYTES * len(new))
+    column = u32_column(steps) + bytes(U32_BYTES * len(new))
     return Rows(keys, rooms, column, counts + bytes([NO_STEP]) * len(new))
 
 

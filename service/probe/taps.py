@@ -74,8 +74,8 @@ class Taps:
         """Whether chunks are to carry counts."""
         return self.live and self._carries
 
-    def counts(self, reqs: Sequence[Any]) -> dict[str, list[list[int]]]:
-        """For the chunks that go out now: one list a request, `[]` for "no step"."""
+    def counts(self, reqs: Sequence[Any]) -> dict[str, list[Sequence[int]]]:
+        """For the chunks that go out now: the counts of each request, none for "no step"."""
         if not self.live or not reqs:
             return {}
         try:

@@ -40,8 +40,8 @@ MAC_BYTES: Final = 16
 MAX_BYTES: Final = 1400  # fits an Ethernet frame with its headers: never fragmented
 MAX_TEXT_BYTES: Final = 400
 HEADER: Final = Struct("<4sBBBBhHHHQQIIIII")
-STEP_BYTES: Final = 4
-_ROW_BYTES: Final = 8 + STEP_BYTES + 1
+U32_BYTES: Final = 4
+_ROW_BYTES: Final = 8 + U32_BYTES + 1
 _ROOM_BYTES: Final = 8
 
 
@@ -78,7 +78,7 @@ class Rows(NamedTuple):
     accepted: bytes  # one byte a row: as many rows as bytes
 
     def part(self, start: int, end: int) -> "Rows":
-        wide, steps = slice(8 * start, 8 * end), slice(STEP_BYTES * start, STEP_BYTES * end)
+        wide, steps = slice(8 * start, 8 * end), slice(U32_BYTES * start, U32_BYTES * end)
         return Rows(self.keys[wide], self.rooms[wide], self.steps[steps], self.accepted[start:end])
 
 
@@ -86,8 +86,8 @@ def key_of(rid: str) -> bytes:
     return blake2b(rid.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def step_column(steps: list[int]) -> bytes:
-    return _struct(len(steps)).pack(*steps)
+def u32_column(numbers: list[int]) -> bytes:
+    return _struct(len(numbers)).pack(*numbers)
 
 
 def rows_at_most(origin: Origin) -> int:

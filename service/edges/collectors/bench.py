@@ -16,7 +16,7 @@ from typing import Final
 
 from service.core.probe_feed import ProbeFeed
 from service.edges.collectors.probe import ProbeReceiver
-from service.probe.wire import NO_LOAD, Origin, Rows, key_of, sign, step_column, steps_datagram
+from service.probe.wire import NO_LOAD, Origin, Rows, key_of, sign, u32_column, steps_datagram
 
 STEPS_A_SECOND: Final = 10_000
 REQUESTS: Final = 64
@@ -39,7 +39,7 @@ class Worker:
         self._step += 1
         steps = [self._step] * REQUESTS
         accepted = bytes((self._step + place) % 4 for place in range(REQUESTS))
-        return steps_datagram(self._origin, NO_LOAD, 0, Rows(self._keys, b"", step_column(steps), accepted))
+        return steps_datagram(self._origin, NO_LOAD, 0, Rows(self._keys, b"", u32_column(steps), accepted))
 
 
 async def measure(key: bytes) -> tuple[float, ProbeFeed]:

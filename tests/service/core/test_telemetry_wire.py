@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.telemetry_wire import Fault, Status, StepRows, read
-from service.probe.wire import NO_LOAD, Origin, Rows, sign, status_datagram, step_column, steps_datagram
+from service.probe.wire import NO_LOAD, Origin, Rows, sign, status_datagram, steps_datagram, u32_column
 
 KEY = b"k" * 20
 
 
 def datagram(role: int = 0) -> bytes:
     origin = Origin(name=b"http://w:1", role=role, depth=3, epoch=7)
-    rows = Rows(bytes(range(24)), bytes(range(24)) if role else b"", step_column([1, 2, 3]), bytes([0, 1, 2]))
+    rows = Rows(bytes(range(24)), bytes(range(24)) if role else b"", u32_column([1, 2, 3]), bytes([0, 1, 2]))
     return steps_datagram(origin, NO_LOAD, 0, rows)
 
 

@@ -41,13 +41,18 @@ class SchedulerOutputStreamer:
         is_idle_batch: bool = False,
     ) -> None:
         output = [req for req in reqs if req is not skip_req]
-        fields: dict[str, list[list[int]]] = {}
+        fields: dict[str, list[Any]] = {}
         if self.has_additional_customized_info:
             fields = self.build_additional_customized_info(output)
+        told: dict[str, list[list[int]]] = {key: [] for key in fields}
         for key, values in fields.items():
-            if len(values) != len(output) or not all(isinstance(value, list) for value in values):
-                raise ValueError(f"{key}: the tokenizer manager dies of this")
-        self.payloads.append(fields)
+            if len(values) != len(output):
+                raise ValueError(f"{key}: the scheduler dies of this")
+            for value in values:
+                accumulated: list[int] = []
+                accumulated.extend(value)  # as the tokenizer manager does; it dies of what is no sequence
+                told[key].append(accumulated)
+        self.payloads.append(told)
 
     def build_additional_customized_info(self, reqs: list[Req]) -> dict[str, list[Any]]:
         return {}

@@ -13,8 +13,8 @@ from service.probe.wire import (
     rows_at_most,
     sign,
     status_datagram,
-    step_column,
     steps_datagram,
+    u32_column,
 )
 
 U32 = st.integers(0, (1 << 32) - 1)
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(
     counter = origin.counter
     rooms = b"".join(row[1].to_bytes(8, "little") for row in rows) if origin.role else b""
     accepted = bytes(row[3] for row in rows)
-    steps = step_column([row[2] for row in rows])
+    steps = u32_column([row[2] for row in rows])
     columns = Rows(b"".join(row[0] for row in rows), rooms, steps, accepted)
     datagram = steps_datagram(origin, load, lost, columns)
     assert origin.counter == counter + 1
@@ -76,7 +76,7 @@ def test_a_full_datagram_fits_a_frame_with_its_mac() -> None:
     for role in (0, 1):
         origin = Origin(name=b"n" * 128, role=role)
         rows = rows_at_most(origin)
-        columns = Rows(bytes(8 * rows), bytes(8 * rows * role), step_column([1] * rows), bytes(rows))
+        columns = Rows(bytes(8 * rows), bytes(8 * rows * role), u32_column([1] * rows), bytes(rows))
         datagram = sign(steps_datagram(origin, Load(), 0, columns), b"k" * 16)
         assert rows >= 50
         assert len(datagram) <= wire.MAX_BYTES
@@ -92,6 +92,6 @@ def test_a_key_is_a_stable_hash_of_the_rid() -> None:
 
 
 def test_a_part_of_the_rows_is_a_part_of_every_column() -> None:
-    rows = Rows(b"aaaaaaaabbbbbbbbcccccccc", b"AAAAAAAABBBBBBBBCCCCCCCC", step_column([1, 2, 3]), b"xyz")
-    assert rows.part(1, 3) == Rows(b"bbbbbbbbcccccccc", b"BBBBBBBBCCCCCCCC", step_column([2, 3]), b"yz")
-    assert rows._replace(rooms=b"").part(0, 1) == Rows(b"aaaaaaaa", b"", step_column([1]), b"x")
+    rows = Rows(b"aaaaaaaabbbbbbbbcccccccc", b"AAAAAAAABBBBBBBBCCCCCCCC", u32_column([1, 2, 3]), b"xyz")
+    assert rows.part(1, 3) == Rows(b"bbbbbbbbcccccccc", b"BBBBBBBBCCCCCCCC", u32_column([2, 3]), b"yz")
+    assert rows._replace(rooms=b"").part(0, 1) == Rows(b"aaaaaaaa", b"", u32_column([1]), b"x")

@@ -11,7 +11,7 @@ from service.core.probe_feed import ProbeFeed
 from service.edges.collectors.probe import SLICE, ProbeReceiver
 from service.probe.sender import Sender
 from service.probe.settings import Settings, Target
-from service.probe.wire import NO_LOAD, Origin, Rows, key_of, sign, step_column, steps_datagram
+from service.probe.wire import NO_LOAD, Origin, Rows, key_of, sign, steps_datagram, u32_column
 
 KEY = b"k" * 20
 
@@ -31,7 +31,7 @@ async def receiver(feed: ProbeFeed) -> AsyncIterator[ProbeReceiver]:
 def datagrams(count: int) -> list[bytes]:
     origin = Origin(name=b"http://w:1", depth=3)
     return [
-        steps_datagram(origin, NO_LOAD, 0, Rows(key_of("a"), b"", step_column([step]), bytes([step % 4])))
+        steps_datagram(origin, NO_LOAD, 0, Rows(key_of("a"), b"", u32_column([step]), bytes([step % 4])))
         for step in range(1, count + 1)
     ]
 

@@ -28,13 +28,17 @@ STEPS_KEPT: Final = 512
 """Verify steps that a case shows, the last ones: 1,500 tokens, and a slow fall of acceptance in them."""
 
 
+IDS_KEPT: Final = 8192
+"""Token ids kept until the end shows whether they are to be learnt."""
+
+
 class Choice:
     """Where one answer stands."""
 
     __slots__ = (
-        "_calls", "_gap_at", "_gaps", "_last_at", "_prompt_tokens", "_size", "_steps", "_tail",
+        "_calls", "_gap_at", "_gaps", "_ids", "_last_at", "_prompt_tokens", "_size", "_steps", "_tail",
         "_text_tokens", "accepted", "chars", "counter", "ended", "findings", "finish", "history", "index",
-        "judgement", "states", "tokens", "verified",
+        "judgement", "said", "states", "tokens", "verified",
     )  # fmt: skip
 
     def __init__(self, index: int, worker: WorkerFacts, states: list[Any]) -> None:
@@ -53,7 +57,9 @@ class Choice:
         self._tail = bytearray()
         self._steps: list[Step] = []
         self.history: deque[Step] = deque(maxlen=STEPS_KEPT)  # those that looks have taken
+        self.said: deque[int] = deque(maxlen=IDS_KEPT)  # token ids, where the dialect shows them
         self._calls: list[tuple[int, str]] = []  # pieces of tool calls' arguments
+        self._ids: list[int] = []
         self._prompt_tokens = UNKNOWN
         self._text_tokens = UNKNOWN  # tokens at the last event with text; UNKNOWN where it named none
         self._last_at = -1.0  # before the first event; a monotonic clock is never negative
@@ -85,7 +91,7 @@ class Choice:
                 tokens = count
             if delta.text:
                 self._text_tokens = count
-            if delta.finish or delta.calls or delta.steps > 0 or delta.prompt_tokens >= 0:
+            if delta.finish or delta.calls or delta.steps > 0 or delta.prompt_tokens >= 0 or delta.ids:
                 self._note(delta)
         self.tokens = tokens
         self._clock(now, events)
@@ -95,8 +101,9 @@ class Choice:
         return self._pieces(text, before, now)
 
     def _note(self, delta: Delta) -> None:
-        """What few events bring."""
+        """What few events bring, or those of one dialect."""
         self._calls += delta.calls
+        self._ids += delta.ids
         if delta.prompt_tokens >= 0:
             self._prompt_tokens = delta.prompt_tokens
         if delta.finish:
@@ -127,8 +134,14 @@ class Choice:
         return Look(
             now, text, tail, self._size, self.chars, self.tokens, steps, self.counter.kind,
             quiet_s, self._gap_s() if quiet_s else 0.0, self._grown(), self.ended, self.finish,
-            calls, self._prompt_tokens,
+            calls, self._prompt_tokens, self._new_ids() if self._ids else (),
         )  # fmt: skip
+
+    def _new_ids(self) -> tuple[int, ...]:
+        new = tuple(self._ids)
+        self._ids.clear()
+        self.said.extend(new)
+        return new
 
     def close(self) -> None:
         self.counter.close(self._steps)

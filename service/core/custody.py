@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
+from msgspec import structs
+
 from service.core.desk import Desk
 from service.core.dialects.protocol import Dialect, Outgoing
 from service.core.events import (
@@ -86,6 +88,8 @@ class Custody:
         rid: str,
         now: float,
     ) -> None:
+        if facts.shows_ids:
+            facts = structs.replace(facts, vocabulary=desk.vocabularies.of(facts.model))
         self._facts, self._dialect, self._route, self._desk, self.rid = facts, dialect, route, desk, rid
         self._beat_at = self._ticked_at = now
         self._held_before = 0

@@ -8,7 +8,9 @@ from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from service.core.coverage import Coverage
+from service.core.detectors.acceptance import Acceptance, learned
 from service.core.detectors.protocol import Detector
+from service.core.events import Policy, RequestFacts, WorkerFacts
 from service.core.fleet import Fleet
 from service.core.fleet_watch import FleetWatch
 from service.core.fusion import Fusion
@@ -16,6 +18,7 @@ from service.core.governor import Governor
 from service.core.groundtruth import GroundTruth
 from service.core.probe_feed import ProbeFeed
 from service.core.retry import RetryBudget
+from service.core.vocabulary import Vocabularies
 
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
 """All streams together: a sidecar must not be the reason its gateway's node runs out of memory."""
@@ -40,6 +43,8 @@ class Desk:
         "observing",
         "probes",
         "samples",
+        "unlearned",
+        "vocabularies",
         "watch",
     )
 
@@ -54,6 +59,7 @@ class Desk:
     ) -> None:
         self.detectors = tuple(detectors)
         self.observing = tuple(one for one in self.detectors if one.name not in offline)
+        self.unlearned = tuple(one for one in self.detectors if one.name != Acceptance.name)
         self.fusion = fusion
         self.governor = governor or Governor()
         self.budget = RetryBudget()
@@ -61,6 +67,7 @@ class Desk:
         self.watch = FleetWatch()
         self.coverage = Coverage()
         self.ground = GroundTruth()
+        self.vocabularies = Vocabularies()
         self.probes: ProbeFeed | None = None  # None where nothing listens for probes
         self.held_bytes = 0
         self.held_max = held_max
@@ -69,6 +76,18 @@ class Desk:
 
     def __repr__(self) -> str:
         return f"<Desk {self.held_bytes} bytes held, {self.budget!r}, {self.governor!r}>"
+
+    def asked(self, policy: Policy, facts: RequestFacts, worker: WorkerFacts) -> tuple[Detector[Any], ...]:
+        """The detectors of one generation.
+
+        `protect` lets acceptance have its say where a calibration covers the request, and not on a safe
+        guess: there a draft that is merely poor would hold streams, and answers would be generated twice.
+        """
+        if policy is Policy.OBSERVE:
+            return self.observing
+        if policy is Policy.PROTECT and not learned(facts, worker):
+            return self.unlearned
+        return self.detectors
 
     def count(self, *key: str, by: int = 1) -> None:
         """Add to the counter `key[0]` with the label values `key[1:]`."""

@@ -16,6 +16,7 @@ import msgspec
 
 from service.core.anchors import Anchors
 from service.core.origin import Origin
+from service.core.vocabulary import Vocabulary
 
 UNKNOWN: Final = -1
 """A count that nobody told us. Zero is a count."""
@@ -98,6 +99,8 @@ class RequestFacts(msgspec.Struct, frozen=True):
     sealed: bool = False  # the model reads more than `prompt` shows: images, token ids
     session: str = ""  # as the client names it in a header; "" for unnamed
     origin: Origin | None = None  # the request in the index of who said what; None where there is none
+    shows_ids: bool = False  # the answer's token ids come with its text
+    vocabulary: Vocabulary | None = None  # ids that its model's clean answers have; None where none are shown
 
     def __repr__(self) -> str:
         shape = f"stream={self.stream} n={self.choices} prompt={len(self.prompt)} chars"
@@ -133,6 +136,7 @@ class Delta(msgspec.Struct, frozen=True):
     ] = ()  # tool calls: index and new piece of the arguments, part of `text`
     prompt_tokens: int = UNKNOWN  # what the engine says it read
     run: tuple[int, ...] = ()  # stands for several events that brought text alone: `tokens` after each
+    ids: tuple[int, ...] = ()  # new token ids, where the dialect shows them
 
     def __repr__(self) -> str:
         return (
@@ -168,6 +172,7 @@ class Look(msgspec.Struct):
     finish: str = ""
     calls: tuple[tuple[int, str], ...] = ()  # new pieces of tool calls' arguments, by the call's index
     prompt_tokens: int = UNKNOWN  # what the engine says it read; UNKNOWN where this look says nothing of it
+    ids: tuple[int, ...] = ()  # new token ids, where the dialect shows them
 
     def __repr__(self) -> str:
         return f"<Look chars={self.chars} tokens={self.tokens} steps={len(self.steps)} ended={self.ended}>"
@@ -312,12 +317,12 @@ class Attempt(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     ending: Ending = Ending.COMPLETE
     prefill: str = ""  # the prefill worker, where a probe named it
+    dp_rank: int = UNKNOWN  # of the worker, where a probe named one
     telemetry: str = "none"  # how well its verify steps are known: exact, gapped, upper or none
     engine_said: tuple[str, ...] = ()  # words of the engine's own checks: `kind`, or `worker:kind`
     cached: Cached = Cached()
     accepted: tuple[int, ...] = ()  # of the last verify steps, where something stood against it
 
-    dp_rank: int = UNKNOWN  # of the worker, where a probe named one
 
 class Hint(msgspec.Struct, frozen=True):
     """What may have caused an incident: never a verdict, always with what speaks against it."""

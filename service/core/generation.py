@@ -18,6 +18,7 @@ from service.core.events import (
     Ending,
     Judgement,
     Level,
+    Policy,
     RequestFacts,
     WorkerFacts,
 )
@@ -97,14 +98,20 @@ class Generation:
         return f"<Generation status={self.status} events={self.events_seen} {self.judgement.level.name}>"
 
     def open(
-        self, status: int, worker: WorkerFacts, *, streamed: bool, desk: Desk, now: float, held: bool = True
+        self,
+        status: int,
+        worker: WorkerFacts,
+        *,
+        streamed: bool,
+        desk: Desk,
+        now: float,
+        policy: Policy = Policy.STRICT,
     ) -> None:
-        """The response head is here; only a success is inspected, and one that nobody holds by fewer."""
+        """The response head is here; only a success is inspected, and by whom is the policy's to say."""
         self.status, self.worker, self.streamed, self.heard_at = status, worker, streamed, now
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own number
-            self.inspector = Inspector(
-                self._facts, worker, desk.detectors if held else desk.observing, desk.fusion
-            )
+            asked = desk.asked(policy, self._facts, worker)
+            self.inspector = Inspector(self._facts, worker, asked, desk.fusion)
             if desk.probes is not None:
                 self._joined = ProbeJoin(desk.probes, self.outgoing_rid, self._facts.choices)
                 self._fleet = desk.fleet
@@ -207,6 +214,7 @@ class Generation:
             findings=inspector.findings(),
             ending=self.ending,
             prefill=joined.pair.prefill if joined is not None else "",
+            dp_rank=joined.dp_rank if joined is not None else UNKNOWN,
             telemetry=kind_of(joined, inspector.step_kind),
             cached=self._reader.cached,
             accepted=inspector.accepted if self.judgement.level is not Level.CLEAN else (),
@@ -214,7 +222,6 @@ class Generation:
 
     # --- inside ---
 
-            dp_rank=joined.dp_rank if joined is not None else UNKNOWN,
     def _events(self) -> list[bytes]:
         """Take the complete events that were set aside."""
         pending, self.pending = self.pending, []

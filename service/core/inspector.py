@@ -6,7 +6,8 @@ stream goes on (fail open). Memory: the tail of each choice and the detectors' o
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from math import nan
 from typing import Any
 
@@ -75,6 +76,11 @@ class Inspector:
         """Accepted drafts of the judged choice, verify step by step, the last ones."""
         judged = (choice.history for choice in self._choices if choice.index == self.judgement.choice)
         return tuple(step.accepted for step in next(judged, ()))
+
+    @property
+    def ids(self) -> Iterator[int]:
+        """Token ids of all choices, where the dialect shows them."""
+        return chain.from_iterable(choice.said for choice in self._choices)
 
     @property
     def steps(self) -> int:

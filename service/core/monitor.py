@@ -56,8 +56,8 @@ class Monitor(Custody):
     def head(self, status: int, worker: WorkerFacts, streamed: bool, now: float) -> Sequence[Action]:
         """The response head of the current attempt arrived."""
         self.state = State.OPEN
-        held = self._route.holds
-        self.generation.open(status, worker, streamed=streamed, desk=self._desk, now=now, held=held)
+        policy = self._route.policy
+        self.generation.open(status, worker, streamed=streamed, desk=self._desk, now=now, policy=policy)
         if status in RETRYABLE_STATUS and self.holds:
             return self._again(f"status_{status}", now) or NOTHING
         return NOTHING

@@ -154,10 +154,17 @@ class Record:
         elif outcome is Outcome.FAILED and bad_tokens:
             desk.count("late_detections", kind)
         elif outcome is Outcome.CLEAN and attempt.judgement.level is Level.CLEAN:
-            desk.fleet.clean_stream(attempt.worker, self._facts, attempt.accept_length, attempt.steps)
+            self._learn(attempt, generation)
         if not self.taken_back:
             return None
         return self._incident(outcome, bad_tokens, now)
+
+    def _learn(self, attempt: Attempt, generation: Generation) -> None:
+        """Nothing was found: what this stream was like is what healthy streams are like."""
+        facts = self._facts
+        self._desk.fleet.clean_stream(attempt.worker, facts, attempt.accept_length, attempt.steps)
+        if facts.vocabulary is not None and generation.inspector is not None:
+            facts.vocabulary.learn(generation.inspector.ids)
 
     def _incident(self, outcome: Outcome, bad_tokens: int, now: float) -> Incident:
         worst = max((a.judgement for a in self.attempts), key=lambda j: (j.level, j.log10_e))

@@ -19,11 +19,13 @@ from service.core.detectors.seam import Seam
 from service.core.detectors.silence import Silence
 from service.core.detectors.structure import Structure
 from service.core.detectors.stutter import Stutter
+from service.core.detectors.unseen import Unseen
 from service.core.detectors.zai import Zai
 from service.core.fusion import Fusion
 
 _ALL: Final[tuple[Any, ...]] = (
-    Acceptance, Saturation, Loop, Stutter, Garble, Rarity, Salad, Seam, Structure, Silence, Crosstalk, Zai
+    Acceptance, Saturation, Loop, Stutter, Garble, Rarity, Salad, Seam, Structure, Silence, Unseen, Crosstalk,
+    Zai,
 )  # fmt: skip
 DETECTORS: Final[Mapping[str, type[Any]]] = {detector.name: detector for detector in _ALL}
 """In the order in which an inspection asks them."""

@@ -122,13 +122,18 @@ class Acceptance:
         """By depth; empty: nothing is known that would make growth evidence."""
         if worker.draft_fault:
             return ()
-        if worker.anchors is not None:
-            learned = worker.anchors.of(facts.model, facts.temperature, grammar=facts.wants_json)
-            if learned:
-                model = worker.drafter is Drafter.MODEL
-                useful = learned[0] > self.floor_min or (model and learned[0] == self.floor_min)
-                return tuple(min(anchor, ANCHOR_MAX) for anchor in learned) if useful else ()
+        if known := learned(facts, worker):
+            model = worker.drafter is Drafter.MODEL
+            useful = known[0] > self.floor_min or (model and known[0] == self.floor_min)
+            return tuple(min(anchor, ANCHOR_MAX) for anchor in known) if useful else ()
         return (self.safe_anchor,) if worker.drafter is Drafter.MODEL else ()
+
+
+def learned(facts: RequestFacts, worker: WorkerFacts) -> tuple[float, ...]:
+    """The anchors, by depth, that a calibration has for such a request; empty where none covers it."""
+    if worker.anchors is None:
+        return ()
+    return worker.anchors.of(facts.model, facts.temperature, grammar=facts.wants_json)
 
 
 def advance(state: AcceptanceState, law: Law, look: Look) -> bool:

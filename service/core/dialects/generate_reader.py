@@ -1,11 +1,11 @@
 """Reads SGLang's `/generate` events, whose text, ids and lists repeat from the start in every event.
 
-Decoding them whole would cost O(n^2) over a stream. Of a stream known to be cumulative only three places are
+Decoding them whole would cost O(n^2) over a stream. Of a stream known to be cumulative only four places are
 looked at: the bytes before the end of the text seen so far (the seam: they must be the old ones), the text
-after it up to `","output_ids":`, and `meta_info` at the end. A quote in a JSON string is always escaped, so
-those marks never occur inside text. Whatever does not fit is decoded whole, and so are the small events of a
-server run with `--incremental-streaming-output`; which of the two it is, the number of ids against
-`completion_tokens` tells at each event decoded whole.
+after it up to `","output_ids":`, the new ids, and `meta_info` at the end. A quote in a JSON string is always
+escaped, so those marks never occur inside text. Whatever does not fit is decoded whole, and so are the small
+events of a server run with `--incremental-streaming-output`; which of the two it is, the number of ids
+against `completion_tokens` tells at each event decoded whole.
 
 The probe in the engine adds `meta_info.specguard_accepted`: the accepted drafts of each verify step so far.
 An incremental server slices that list by tokens, not steps, so there it is not read.
@@ -90,10 +90,36 @@ _STRING: Final = msgspec.json.Decoder(str)
 _COUNTS: Final = msgspec.json.Decoder(list[int])
 
 
+class _Growing:
+    """A list of small numbers that each event repeats from the start."""
+
+    __slots__ = ("_count", "_end", "_seam")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._end = 0  # of the bytes before the closing bracket
+        self._seam = b""
+
+    def new(self, raw: bytes) -> tuple[int, ...]:
+        """What has been added; nothing where this is no list of numbers."""
+        end = self._end
+        try:
+            if end and raw[max(0, end - SEAM_BYTES) : end] == self._seam:
+                new = _COUNTS.decode(b"[%b]" % raw[end:-1].lstrip(b","))
+            else:
+                new = _COUNTS.decode(raw)[self._count :]
+        except UNDECODABLE:
+            return ()
+        self._count += len(new)
+        self._end = len(raw) - 1 if self._count else 0
+        self._seam = raw[max(0, self._end - SEAM_BYTES) : self._end]
+        return tuple(new)
+
+
 class _Progress:
     """How far one choice has come."""
 
-    __slots__ = ("chars", "cumulative", "seam", "steps", "steps_end", "steps_seam", "text_end", "tokens")
+    __slots__ = ("_ids", "_steps", "chars", "cumulative", "seam", "text_end", "tokens")
 
     def __init__(self) -> None:
         self.cumulative = False  # known to be; not before its second event
@@ -101,9 +127,7 @@ class _Progress:
         self.chars = 0
         self.text_end = 0  # where the raw text ended in the last event; 0: not where we look for it
         self.seam = b""
-        self.steps = 0
-        self.steps_end = 0
-        self.steps_seam = b""
+        self._ids, self._steps = _Growing(), _Growing()
 
     def advance(self, payload: bytes, end: int, chars: int) -> None:
         self.text_end, self.chars = end, chars
@@ -132,25 +156,12 @@ class _Progress:
         self.advance(payload, max(0, end), len(text) if self.cumulative else self.chars + len(text))
         return text[before:]
 
-    def _new_steps(self, accepted: bytes) -> tuple[int, ...]:
-        """Accepted drafts of the verify steps since the last event."""
-        end = self.steps_end
-        try:
-            if end and accepted[max(0, end - SEAM_BYTES) : end] == self.steps_seam:
-                new = _COUNTS.decode(b"[%b]" % accepted[end:-1].lstrip(b","))
-            else:
-                new = _COUNTS.decode(accepted)[self.steps :]
-        except UNDECODABLE:
-            return ()
-        self.steps += len(new)
-        self.steps_end = len(accepted) - 1 if self.steps else 0
-        self.steps_seam = accepted[max(0, self.steps_end - SEAM_BYTES) : self.steps_end]
-        return tuple(new)
-
-    def delta(self, index: int, text: str, meta: _Meta) -> Delta:
+    def delta(self, index: int, text: str, meta: _Meta, ids: bytes) -> Delta:
         """The event's delta; from here on its tokens are the old ones."""
         counts = bytes(meta.specguard_accepted)
-        exact = self._new_steps(counts) if counts and (self.cumulative or not self.tokens) else ()
+        growing = self.cumulative or not self.tokens
+        exact = self._steps.new(counts) if counts and growing else ()
+        said = (self._ids if growing else _Growing()).new(ids)
         finish, error = _ending(meta.finish_reason)
         if meta.completion_tokens is not None:
             self.tokens = meta.completion_tokens
@@ -163,6 +174,7 @@ class _Progress:
             exact=exact,
             accepted=UNKNOWN if meta.spec_num_correct_drafts is None else meta.spec_num_correct_drafts,
             steps=UNKNOWN if meta.spec_verify_ct is None else meta.spec_verify_ct,
+            ids=said,
         )
 
     def _is_cumulative(self, event: _Event, text: str, tokens: int | None) -> bool:
@@ -191,7 +203,7 @@ class GenerateReader:
             b"{" + payload[at:] if at > 0 else b"{}" for payload, at in zip(payloads, marks, strict=True)
         ]
         deltas: list[Delta] = []
-        for payload, tail in zip(payloads, decode_all(_TAILS, _TAIL, tails), strict=True):
+        for payload, tail, mark in zip(payloads, decode_all(_TAILS, _TAIL, tails), marks, strict=True):
             progress = (
                 self._progress.get(tail.index) if tail is not None and tail.meta_info is not None else None
             )
@@ -199,7 +211,8 @@ class GenerateReader:
             if tail is None or tail.meta_info is None or progress is None or text is None:
                 deltas += self._read_whole(payload)
             else:
-                deltas.append(progress.delta(tail.index, text, tail.meta_info))
+                ids = payload[progress.text_end + len(_AFTER_TEXT) : mark - 1]
+                deltas.append(progress.delta(tail.index, text, tail.meta_info, ids))
         return deltas
 
     brief = read
@@ -225,7 +238,8 @@ class GenerateReader:
         progress = self._progress.setdefault(event.index, _Progress())
         meta = event.meta_info or _Meta()
         self.cached = _cached(event.meta_info) if event.meta_info is not None else self.cached
-        return [progress.delta(event.index, progress.text_of(payload, event, meta), meta)]
+        text = progress.text_of(payload, event, meta)
+        return [progress.delta(event.index, text, meta, bytes(event.output_ids))]
 
 
 def _cached(meta: _FirstMeta | None) -> Cached:
@@ -244,7 +258,7 @@ def _whole(event: _Event, choice: int, body: bytes) -> Delta:
     error = _error(event, body)
     if error or event.meta_info is None:
         return Delta(choice, error=error, malformed=not error)
-    return _Progress().delta(choice, event.text or "", event.meta_info)
+    return _Progress().delta(choice, event.text or "", event.meta_info, bytes(event.output_ids))
 
 
 def _error(event: _Event, payload: bytes) -> str:

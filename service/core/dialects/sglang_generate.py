@@ -62,6 +62,7 @@ class SGLangGenerate:
             prompt=prompt,
             wants_json=sampling.json_schema is not None,
             sealed={bytes(request.input_ids), bytes(request.image_data)} != {b"null"},
+            shows_ids=True,
         )
 
     def outgoing(self, body: bytes, facts: RequestFacts, rid: str, *, ask_growth: bool) -> Outgoing:

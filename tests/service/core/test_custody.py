@@ -1,5 +1,5 @@
 from service.core.custody import State
-from service.core.events import Ending, Outcome, Policy
+from service.core.events import Ending, Outcome, Policy, RequestFacts
 from tests.service.core.toy import DONE, PLAIN, WORKER, desk, event, monitor, sent
 
 
@@ -40,3 +40,10 @@ def test_a_waived_verdict_lets_the_rest_flow_as_it_comes() -> None:
     watch.end(Ending.COMPLETE, 0.3)
     assert watch.outcome is Outcome.MARKED
     assert shared.counts["delivered_bad_tokens",] == 2
+
+
+def test_requests_whose_ids_show_share_the_vocabulary_of_their_model() -> None:
+    shared = desk()
+    one, other = (monitor(at=shared, facts=RequestFacts("toy", model="m", shows_ids=True)) for _ in "ab")
+    assert one._facts.vocabulary is other._facts.vocabulary is shared.vocabularies.of("m")
+    assert monitor(at=shared)._facts.vocabulary is None

@@ -7,6 +7,7 @@ from service.core.groundtruth import Word
 from service.core.loglines import LogKind
 from service.core.policy import RoutePolicy
 from service.core.record import Record
+from service.core.vocabulary import Vocabulary
 from tests.service.core.toy import PLAIN, WORKER, ToyDialect, desk
 
 BAD = Judgement(Level.CORRUPT, Kind.REPETITION, "loop", 7.0, 90, 40, "u1")
@@ -111,3 +112,14 @@ def test_where_every_stream_is_refused_and_reads_well_the_draft_is_blamed_once()
 
 def test_where_the_text_is_bad_as_well_nobody_blames_the_draft() -> None:
     assert ("draft_faults", WORKER.url) not in refused_everywhere("LOW and BAD")._desk.counts
+
+
+@pytest.mark.parametrize(("judgement", "learnt"), [(None, True), (BAD, False)])
+def test_only_a_clean_answer_teaches_its_token_ids(judgement: Judgement | None, learnt: bool) -> None:
+    known = Vocabulary()
+    kept = Record("r", RequestFacts("toy", vocabulary=known), RoutePolicy(), desk(), 0.0)
+    said = generation(judgement)
+    assert said.inspector is not None
+    said.inspector.read([Delta(text="a", tokens=2, ids=(3, 5))], 0.0)
+    kept.close(Outcome.CLEAN if judgement is None else Outcome.MARKED, said, 2, 1.0)
+    assert [known.holds(token) for token in (3, 4, 5)] == [learnt, False, learnt]

@@ -207,7 +207,10 @@ def test_endings_are_reported_as_the_engine_gives_them(finish: object, reported:
     ],
 )
 def test_an_error_event_is_known_by_its_type(data: bytes, kind: str) -> None:
-    assert GenerateReader().read([event("x", 1, 1), data]) == [Delta(text="x", tokens=1), Delta(error=kind)]
+    assert GenerateReader().read([event("x", 1, 1), data]) == [
+        Delta(text="x", tokens=1, ids=(0,)),
+        Delta(error=kind),
+    ]
     assert GenerateReader().whole(data) == [Delta(error=kind)]
 
 
@@ -244,7 +247,10 @@ def test_a_whole_body_is_one_delta_with_the_totals(capture: Path) -> None:
 
 def test_a_whole_body_of_several_choices_is_numbered_by_place() -> None:
     body = b"[%b,%b]" % (event("a", 1, 1, specguard_accepted=[0, 2]), event("b", 1, 2))
-    assert GenerateReader().whole(body) == [Delta(0, "a", 1, exact=(0, 2)), Delta(1, "b", 2)]
+    assert GenerateReader().whole(body) == [
+        Delta(0, "a", 1, exact=(0, 2), ids=(0,)),
+        Delta(1, "b", 2, ids=(0,)),
+    ]
 
 
 def test_a_long_stream_is_decoded_whole_twice_only() -> None:
@@ -284,3 +290,23 @@ def test_the_slowest_tier_names_a_prefix(meta: dict[str, object], tier: str) -> 
     streamed.read([event("a", 1, 1, index=0, **meta)])
     whole.whole(event("a", 1, 1, index=0, **meta))
     assert streamed.cached.tier == whole.cached.tier == tier
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_real_streams_ids_are_read_once_each(name: str) -> None:
+    payloads = payloads_of(name)
+    deltas = GenerateReader().read(payloads)
+    assert [i for delta in deltas for i in delta.ids] == json.loads(payloads[-2])["output_ids"]
+
+
+@given(PIECES, st.data())
+def test_ids_are_read_once_each_however_events_are_grouped(pieces: list[str], data: st.DataObject) -> None:
+    for payloads in (cumulative(pieces), incremental(pieces)):
+        deltas = read_in_groups(payloads, data)
+        assert sum(len(delta.ids) for delta in deltas) == len(pieces)
+
+
+def test_ids_that_are_no_list_of_numbers_are_none() -> None:
+    odd = b'{"text":"a","output_ids":["x"],"meta_info":{"completion_tokens":1,"finish_reason":null}}'
+    (delta,) = GenerateReader().read([odd])
+    assert (delta.text, delta.ids, delta.malformed) == ("a", (), False)

@@ -17,7 +17,8 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda
 @every_dialect
 def test_a_dialect_is_found_by_its_path_and_names_itself_in_its_facts(dialect: Dialect) -> None:
     assert DIALECTS[dialect.path] is dialect
-    assert dialect.request(b'{"stream":true}') == RequestFacts(dialect=dialect.name, stream=True)
+    facts = dialect.request(b'{"stream":true}')
+    assert facts == RequestFacts(dialect=dialect.name, stream=True, shows_ids=dialect.path == b"/generate")
 
 
 @every_dialect

@@ -27,12 +27,13 @@ def test_facts_of_a_full_request() -> None:
         rid="mine",
         prompt="hi",
         wants_json=True,
+        shows_ids=True,
     )
 
 
 def test_ids_without_text_read_as_an_empty_prompt() -> None:
     facts = GENERATE.request(b'{"input_ids":[[1,2],[3]],"text":null,"sampling_params":null}')
-    assert facts == RequestFacts(dialect="sglang_generate", max_tokens=UNKNOWN, sealed=True)
+    assert facts == RequestFacts(dialect="sglang_generate", max_tokens=UNKNOWN, sealed=True, shows_ids=True)
 
 
 def test_an_image_seals_what_the_model_reads() -> None:

@@ -25,7 +25,8 @@ from typing import Final
 from replay.bench.cpu import busy_ns, machine_busy_ns
 from replay.bench.figures import ARMS, LOCKSTEP, STAGGERED, Arm, Probe, Row, summary, table
 from replay.bench.load import CREATED, END, request
-from replay.bench.proxies import HOST, BenchError, Field, Process
+from replay.bench.proxies import BenchError, Field, Process
+from replay.child import HOST
 
 STREAMS: Final = 64
 PROBES: Final = 300

@@ -14,9 +14,9 @@ from typing import Final, Self
 import httpx
 import yaml
 
-from replay.lab.router import DEFAULT_BINARY, free_port, tether
+from replay.child import HOST, free_port, tether
+from replay.lab.router import DEFAULT_BINARY
 
-HOST: Final = "127.0.0.1"
 READY_S: Final = 30.0
 STOP_S: Final = 10.0
 

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from replay.child import free_port
 from replay.demo.sidecar import Sidecar
-from replay.lab.router import Router, free_port
+from replay.lab.router import Router
 from replay.lab.scenario import SCENARIOS
 from replay.lab.stage import Stage
 from service.edges.boards import BOARDS

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 import httpx
 import yaml
 
-from replay.lab.router import free_port, tether
+from replay.child import free_port, tether
 
 HOST: Final = "127.0.0.1"
 READY_S: Final = 20.0

@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 
-from replay.lab.router import Router, free_port
+from replay.child import free_port
+from replay.lab.router import Router
 from replay.lab.scenario import SCENARIOS
 from replay.lab.stage import Stage
 

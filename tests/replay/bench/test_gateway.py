@@ -11,7 +11,7 @@ from replay.bench.gateway import first_byte_ms, main, turns
 from replay.bench.load import request
 from replay.bench.mock_worker import serve
 from replay.bench.proxies import BenchError
-from replay.lab.router import free_port
+from replay.child import free_port
 from tests.fakes import ScriptedUpstream, Stop
 
 

@@ -6,7 +6,7 @@ import math
 from replay.bench.load import END, Client, Tally, quantiles, request, run
 from replay.bench.mock_worker import serve
 from replay.bench.texts import PIECES
-from replay.lab.router import free_port
+from replay.child import free_port
 
 CHUNK = b'data: {"created":1000,"choices":[{"index":0}]}\n\n'
 

@@ -11,7 +11,7 @@ import httpx
 from replay.bench.load import request
 from replay.bench.mock_worker import serve
 from replay.bench.texts import PIECES
-from replay.lab.router import free_port
+from replay.child import free_port
 from tests.fakes import ScriptedClient
 
 PATH = "/v1/chat/completions"

@@ -28,7 +28,7 @@ async def test_it_is_told_everything_by_its_own_file(tmp_path: Path) -> None:
     async with Sidecar(command(READY), "http://127.0.0.1:9", tmp_path) as sidecar:
         settings = yaml.safe_load((tmp_path / "specguard.yaml").read_text())
         assert settings["router"] == "http://127.0.0.1:9"
-        assert (settings["data_port"], settings["admin_port"]) == (sidecar.data_port, sidecar.admin_port)
+        assert (settings["data_port"], settings["admin_port"]) == (sidecar.port, sidecar.admin_port)
         assert settings["allow_policy_header"] == ["protect", "strict"]
         assert str(tmp_path) in settings["store"]
         assert settings["capture"] == "full"

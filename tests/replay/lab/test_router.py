@@ -58,7 +58,7 @@ async def test_a_router_that_ends_at_start_is_named_with_its_log(tmp_path: Path)
     log = tmp_path / "router.log"
     async with Lab(Options(prefill=1, decode=1, pages=64)) as lab:
         router = Router(lab, log, binary=program)
-        with pytest.raises(RouterError, match=f"ended at start; see {log}"):
+        with pytest.raises(RouterError, match=rf"the router ended at start: no such flag \(see {log}\)"):
             await router.start()
     assert log.read_text() == "no such flag\n"
     assert "down" in repr(router)

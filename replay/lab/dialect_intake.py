@@ -14,6 +14,7 @@ import msgspec
 from replay.lab.intake import (
     MODEL_NAME,
     BodyPart,
+    OpenAiBody,
     RequestError,
     RoutedBody,
     StreamOptions,
@@ -33,19 +34,11 @@ COMPLETION_TOKENS = 16
 """`/v1/completions` without `max_tokens`, as in SGLang and OpenAI."""
 
 
-class _Completion(RoutedBody, kw_only=True):
+class _Completion(OpenAiBody, kw_only=True):
     prompt: str | list[str | int | list[int]]
     max_tokens: int | None = COMPLETION_TOKENS
     echo: bool = False
-    ignore_eos: bool = False
-    temperature: float | None = None
-    seed: int | None = None
-    n: int | None = None
-    stop: str | list[str] | None = None
     logprobs: int | None = None
-    stream_options: StreamOptions | None = None
-    return_spec_tokens_details: bool = False
-    return_cached_tokens_details: bool = False
     return_token_ids: bool = False
 
 

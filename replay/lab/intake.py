@@ -130,19 +130,24 @@ class BodyMessage(msgspec.Struct):
     content: str | list[BodyPart] | None = None
 
 
-class _Chat(RoutedBody, kw_only=True):
-    messages: list[BodyMessage]
+class OpenAiBody(RoutedBody, kw_only=True):
+    """What `/v1/chat/completions` and `/v1/completions` have in common, with SGLang's additions."""
+
     max_tokens: int | None = None
-    max_completion_tokens: int | None = None
     ignore_eos: bool = False
     temperature: float | None = None
     seed: int | None = None
     n: int | None = None
     stop: str | list[str] | None = None
-    logprobs: bool | None = None
     stream_options: StreamOptions | None = None
     return_spec_tokens_details: bool = False
     return_cached_tokens_details: bool = False
+
+
+class _Chat(OpenAiBody, kw_only=True):
+    messages: list[BodyMessage]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
 
 
 _generate_body = msgspec.json.Decoder(_Generate)

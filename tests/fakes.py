@@ -1,7 +1,7 @@
 """Fakes at the wire: an upstream that answers by a script, and a client that reads as told.
 
-A script is a list of bytes (written as they are), floats (a pause, s) and a `Stop`. Both ends are real
-loopback sockets, so what a test sees is what a router or a client would.
+A script is a list of bytes (written as they are), floats (a pause, s), events (waited for) and a `Stop`. Both
+ends are real loopback sockets, so what a test sees is what a router or a client would.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Stop(Enum):
     FOREVER = auto()  # stays open and says nothing more
 
 
-Script = Sequence[bytes | float | Stop]
+Script = Sequence[bytes | float | asyncio.Event | Stop]
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -147,6 +147,8 @@ class _Scripted(asyncio.Protocol):
                 self._upstream.written += len(step)
             elif isinstance(step, float):
                 await asyncio.sleep(step)
+            elif isinstance(step, asyncio.Event):
+                await step.wait()
             else:
                 await self._stop(step)
 
@@ -284,7 +286,7 @@ class Heard:
 async def ask(upstream: Upstream, request: Request = POST) -> Heard:
     heard = Heard()
     upstream.start(request, heard)
-    await asyncio.wait_for(heard.over.wait(), 5)
+    await asyncio.wait_for(heard.over.wait(), 50)
     await asyncio.sleep(0)
     assert heard.calls_after_over == 0
     return heard

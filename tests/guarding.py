@@ -24,6 +24,7 @@ from service.edges.upstream import Limits as UpstreamLimits
 from service.edges.upstream_raw import RawUpstream
 from tests.fakes import Script, ScriptedClient, ScriptedUpstream
 from tests.serving import serving
+from tests.waiting import until
 
 CHAT = b"/v1/chat/completions"
 ROUTED = b"x-smg-routed-worker-id: "
@@ -132,17 +133,13 @@ class Port:
         client = await self.client()
         await client.post(path, request or body(), *headers)
         try:
-            return await asyncio.wait_for(client.response(), 10)
+            return await asyncio.wait_for(client.response(), 50)
         finally:
             client.leave()
 
     async def settled(self) -> None:
         """Until no request is live."""
-        for _ in range(200):
-            if not self.proxy.means.live:
-                return
-            await asyncio.sleep(0.01)
-        raise TimeoutError
+        await until(lambda: not self.proxy.means.live)
 
 
 def new_desk() -> Desk:

@@ -119,9 +119,9 @@ async def test_a_client_that_gave_up_gives_up_again_at_the_same_point(tmp_path: 
         summary = await run_plan(plan_of(tmp_path / "p", sends), out, options(url))
     found = by_id(out)
     assert (found["a"].ending, found["a"].error) == ("aborted", "as recorded")
-    assert found["a"].ended_s - found["a"].sent_s == pytest.approx(0.15, abs=0.1)
-    assert found["a"].text
+    assert found["a"].ended_s - found["a"].sent_s >= 0.149
     assert found["b"].ending == "complete"
+    assert found["a"].ended_s < found["b"].ended_s
     assert summary.failures == 0
 
 
@@ -195,7 +195,7 @@ async def test_a_start_in_the_past_is_refused_and_one_to_come_is_kept(tmp_path: 
         with pytest.raises(ResultsError, match="was to start"):
             await run_plan(plan, out, options(url, start_at=past))
         assert mock.requests == 0
-        soon = datetime.now(UTC) + timedelta(seconds=0.5)
+        soon = datetime.now(UTC) + timedelta(seconds=3)
         await run_plan(plan, out, options(url, start_at=soon))
         again = await run_plan(plan, out, options(url, start_at=past, resume=True))
     assert read_results(out)[0].started_at == soon.isoformat()
@@ -330,6 +330,6 @@ async def test_a_run_killed_in_the_middle_goes_on_with_nothing_lost_or_sent_twic
     found = by_id(out)
     assert sorted(found) == sorted(came) == sorted(one.id for one in sends)
     cut = [one for one in found.values() if one.error == CUT_OFF]
-    assert 0 < len(cut) < 100
+    assert 0 < len(cut) < len(sends)
     assert all(one.text == "ok" for one in found.values() if one.error is None)
     assert len([line for line in read(out) if isinstance(line, Resumed)]) == 1

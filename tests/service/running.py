@@ -13,7 +13,7 @@ import httpx
 from service.app import build, serve
 from service.config import RuleSet, Settings, load_rules
 from tests.fakes import Script, ScriptedClient, ScriptedUpstream, answer
-from tests.service.edges.kept import until
+from tests.waiting import until
 
 NO_WORKERS: Script = [answer(b'{"workers": []}', kind=b"application/json")]
 """What the router says when the sidecar asks, at its start, who is there."""
@@ -35,7 +35,7 @@ class Running:
         client = await self.client()
         await client.post(path, body, *headers)
         try:
-            return await asyncio.wait_for(client.response(), 10)
+            return await asyncio.wait_for(client.response(), 50)
         finally:
             client.leave()
 

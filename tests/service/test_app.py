@@ -9,13 +9,15 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.app import PortTakenError, build, serve
 from service.config import Settings, load_rules
 from tests.guarding import CHAT, body, chat, head, pieces
-from tests.service.running import running
+from tests.service.running import Running, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +30,15 @@ def _the_collector_as_it_was() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.set_threshold(*before)
+
+
+async def told(sidecar: Running, what: str) -> list[dict[str, Any]]:
+    """What the API lists, once the writer has written: it does so each second."""
+    while True:
+        found: list[dict[str, Any]] = (await sidecar.admin.get(f"/api/{what}")).json()[what]
+        if found:
+            return found
+        await asyncio.sleep(0.05)
 
 
 async def test_a_clean_stream_passes_byte_for_byte_and_is_counted(tmp_path: Path) -> None:
@@ -45,8 +56,7 @@ async def test_a_corrupted_generation_is_taken_back_kept_and_told(tmp_path: Path
     async with running(tmp_path, bad, good, policy="protect") as sidecar:
         status, _, received = await sidecar.ask(CHAT, body())
         assert (status, received) == (200, b"".join(chat("hello")))
-        await asyncio.sleep(1.5)  # the writer's second
-        incidents = (await sidecar.admin.get("/api/incidents")).json()["incidents"]
+        incidents = await told(sidecar, "incidents")
         cases = (await sidecar.admin.get("/api/cases")).json()["cases"]
         assert [(one["outcome"], one["kind"]) for one in incidents] == [("recovered", "repetition")]
         assert [one["level"] for one in incidents[0]["attempts"]] == ["corrupt", "clean"]
@@ -61,8 +71,7 @@ async def test_full_capture_keeps_what_was_taken_back(tmp_path: Path) -> None:
     bad, good = [head(), *pieces(*LOOP)], [head(), *pieces(*chat("hello"))]
     async with running(tmp_path, bad, good, policy="protect", capture="full") as sidecar:
         await sidecar.ask(CHAT, body())
-        await asyncio.sleep(1.5)  # the writer's second
-        (row,) = (await sidecar.admin.get("/api/cases")).json()["cases"]
+        (row,) = await told(sidecar, "cases")
         case = (await sidecar.admin.get(f"/api/cases/{row['id']}")).json()
     taken_back, delivered = case["attempts"]
     assert taken_back["answer"].endswith("the cat sat on the mat. ")
@@ -95,9 +104,9 @@ async def test_open_streams_end_before_the_process_does(tmp_path: Path) -> None:
     async with running(tmp_path, slow) as sidecar:
         client = await sidecar.client()
         await client.post(CHAT, body())
-        await asyncio.sleep(0.15)
+        await until(lambda: sidecar.upstream.written)
         os.kill(os.getpid(), signal.SIGTERM)
-        _, _, received = await asyncio.wait_for(client.response(), 5)
+        _, _, received = await asyncio.wait_for(client.response(), 50)
         client.leave()
         assert received == b"".join(chat("one", " two", " three"))
 
@@ -107,19 +116,17 @@ async def test_a_second_signal_ends_what_is_still_open(tmp_path: Path) -> None:
     async with running(tmp_path, endless) as sidecar:
         client = await sidecar.client()
         await client.post(CHAT, body())
-        await asyncio.sleep(0.2)
+        await until(lambda: len(sidecar.upstream.requests) == 2)
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0.1)
-        assert (await sidecar.admin.get("/readyz")).status_code == 503
+        while (await sidecar.admin.get("/readyz")).status_code != 503:  # noqa: ASYNC110 - only the API tells
+            await asyncio.sleep(0.01)
         # `running` sends the second signal; the stream must not outlive it
     client.leave()
 
 
 async def test_a_strict_route_is_not_ready_without_its_router(tmp_path: Path) -> None:
     async with running(tmp_path, [], routes=[{"name": "agents", "policy": "strict"}]) as sidecar:
-        for _ in range(100):
-            if (await sidecar.admin.get("/readyz")).status_code == 200:
-                break
+        while (await sidecar.admin.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - only the API tells
             await asyncio.sleep(0.05)
         assert (await sidecar.admin.get("/readyz")).json()["without_router"] == "not ready"
 

@@ -36,11 +36,10 @@ def test_threads_count() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    time.sleep(0.2)
-    worked = busy_ns(os.getpid()) - before
+    while busy_ns(os.getpid()) - before < 0.04e9:
+        time.sleep(0.02)
     go.set()
     thread.join()
-    assert worked > 0.04e9
 
 
 def test_the_machine_works_at_least_as_much_as_we_do() -> None:
@@ -51,8 +50,7 @@ def test_the_machine_works_at_least_as_much_as_we_do() -> None:
 
 def test_children_count() -> None:
     with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE) as child:
-        deadline = time.monotonic() + 10
-        while busy_ns(child.pid) < 0.05e9 and time.monotonic() < deadline:
+        while busy_ns(child.pid) < 0.05e9:
             time.sleep(0.02)
         assert child.pid in children(os.getpid())
         # Processes of earlier tests may still be going: what counts is that the whole holds its parts.

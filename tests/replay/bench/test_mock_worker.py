@@ -48,7 +48,7 @@ async def test_an_answer_is_whole_and_keeps_to_its_pace() -> None:
     chunks = [json.loads(payload) for payload in payloads[:-1]]
     assert all("usage" not in chunk for chunk in chunks)
     assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
-    assert 0.9 * PIECES * 0.005 < taken < 3 * PIECES * 0.005
+    assert taken > 0.9 * PIECES * 0.005
 
 
 async def test_usage_grows_chunk_by_chunk_where_it_is_asked_for() -> None:

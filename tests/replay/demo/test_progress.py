@@ -7,6 +7,7 @@ from rich.console import Console
 
 from replay.demo import progress
 from replay.demo.traffic import Limits, Tally
+from tests.waiting import until
 
 TALLY = Tally(started=12, done=10, right=7, wrong=1, loud=2, again=3)
 
@@ -25,7 +26,7 @@ async def test_a_terminal_sees_the_line_until_it_is_over() -> None:
     console = Console(file=out, force_terminal=True, width=120)
     async with asyncio.TaskGroup() as tasks:
         showing = tasks.create_task(progress.show(console, TALLY, Limits()), name="progress")
-        await asyncio.sleep(0.05)
+        await until(lambda: "10 answered" in out.getvalue())
         showing.cancel()
     assert "10 answered" in out.getvalue()
 
@@ -35,7 +36,6 @@ async def test_elsewhere_nothing_is_rewritten() -> None:
     async with asyncio.TaskGroup() as tasks:
         plain = progress.show(Console(file=out, width=120), TALLY, Limits(), every_s=0.01)
         showing = tasks.create_task(plain, name="progress")
-        await asyncio.sleep(0.1)
+        await until(lambda: out.getvalue().count("10 answered") > 1)
         showing.cancel()
-    assert out.getvalue().count("10 answered") > 1
     assert "\x1b" not in out.getvalue()

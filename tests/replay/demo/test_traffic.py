@@ -1,7 +1,5 @@
 """Agents at work: limits are kept, every exchange is counted once."""
 
-from time import monotonic
-
 from replay.demo.client import End
 from replay.demo.traffic import Limits, Tally, Traffic
 from tests.fakes import ScriptedUpstream, answer
@@ -20,11 +18,9 @@ async def test_no_more_requests_are_sent_than_asked_for() -> None:
 
 async def test_nothing_new_begins_once_time_is_up() -> None:
     async with ScriptedUpstream([0.2, REFUSAL]) as server:
-        began = monotonic()
         traffic = Traffic(server.url, 1, Limits(seconds=0.1, agents=4))
         exchanges = await traffic.run()
         assert len(exchanges) == traffic.tally.started == 4
-        assert monotonic() - began < 5
 
 
 async def test_a_slow_run_goes_on_until_it_has_enough_or_the_stretch_is_over() -> None:
@@ -36,8 +32,8 @@ async def test_a_slow_run_goes_on_until_it_has_enough_or_the_stretch_is_over() -
 
 
 async def test_agents_work_at_once() -> None:
-    async with ScriptedUpstream([0.1, REFUSAL]) as server:
-        await Traffic(server.url, 1, Limits(seconds=0.05, agents=5)).run()
+    async with ScriptedUpstream([0.6, REFUSAL]) as server:
+        await Traffic(server.url, 1, Limits(seconds=0.5, agents=5)).run()
         assert server.connections == 5
 
 

@@ -84,13 +84,13 @@ async def test_a_worker_at_speed_zero_stands_still_and_goes_on() -> None:
 async def test_a_backlog_goes_by_before_the_next_prefill() -> None:
     async with running_pair() as pair:
         switches = PrefillControl(pair.prefill)
-        said = change(switches, backlog_ms=150)
-        assert 0 < said["backlog_ms"] <= 150
         began = monotonic()
+        said = change(switches, backlog_ms=150)
+        assert said["backlog_ms"] <= 150
         first, second = pair.send(pair.asked(prompt(), max_new_tokens=1))
         await finished(first)
         await finished(second)
-        assert monotonic() - began > 0.12
+        assert monotonic() - began > 0.145
 
 
 async def test_a_prefill_that_is_aborted_gives_its_time_back() -> None:
@@ -101,9 +101,8 @@ async def test_a_prefill_that_is_aborted_gives_its_time_back() -> None:
             await asyncio.sleep(0.001)
         pair.prefill.serve_at(Service())
         pair.prefill.abort(long)
-        began = monotonic()
-        await pair.answer(pair.asked(prompt(2), max_new_tokens=1))
-        assert monotonic() - began < 10
+        async with asyncio.timeout(25):
+            await pair.answer(pair.asked(prompt(2), max_new_tokens=1))
 
 
 async def test_held_rooms_wait_and_others_do_not() -> None:

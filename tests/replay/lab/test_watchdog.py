@@ -11,8 +11,8 @@ from replay.lab import watchdog
 
 async def main():
     async with asyncio.TaskGroup() as tasks:
-        beat = tasks.create_task(watchdog.watch(0.4))
-        await asyncio.sleep(1.0)
+        beat = tasks.create_task(watchdog.watch(2.5))
+        await asyncio.sleep(3.0)
         print("turning", flush=True)
         {then}
         beat.cancel()
@@ -21,7 +21,7 @@ async def main():
     print("ended", flush=True)
 
 def stand_still():
-    time.sleep(30)
+    time.sleep(45)
 
 asyncio.run(main())
 """
@@ -46,5 +46,5 @@ def test_a_loop_that_stands_still_is_ended_and_the_place_named() -> None:
 
 
 def test_the_last_deadline_is_not_put_off() -> None:
-    ended = run(last="watchdog.arm(0.3); await asyncio.sleep(30)")
+    ended = run(last="watchdog.arm(0.3); await asyncio.sleep(45)")
     assert (ended.returncode, ended.stdout) == (1, "turning\n")

@@ -1,8 +1,6 @@
 """What the edges' tests share: a plain counter in place of Metrics, incidents made to measure."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable
 
 from service.core.events import (
     Attempt,
@@ -45,9 +43,3 @@ def incident(rid: str = "r1", judgement: Judgement = LOOP, model: str = "glm-5")
 
 def facts(prompt: str = "") -> RequestFacts:
     return RequestFacts(dialect="openai_chat", model="glm-5", stream=True, max_tokens=200, prompt=prompt)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Wait for another thread's or task's doing; the test's own timeout is the limit."""
-    while not holds():  # noqa: ASYNC110 - there is no event to wait for, only a count
-        await asyncio.sleep(0.02)

@@ -1,6 +1,5 @@
 """The data loop wired from settings, served by the real server."""
 
-import asyncio
 import gc
 from collections.abc import Iterator
 
@@ -15,6 +14,7 @@ from service.edges.upstream_raw import RawUpstream
 from tests.fakes import ScriptedClient, ScriptedUpstream
 from tests.guarding import CHAT, body, chat, head, new_desk, pieces
 from tests.serving import serving
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ async def test_a_started_plane_serves_and_a_stopped_one_leaves_nothing() -> None
             client = await ScriptedClient.connect(running.port)
             await client.post(CHAT, body())
             assert (await client.response())[2].endswith(b"data: [DONE]\n\n")
-            await asyncio.sleep(0.3)
+            await until(lambda: ticks)
             client.leave()
         await plane.stop()
         assert ticks

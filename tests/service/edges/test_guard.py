@@ -13,7 +13,7 @@ from service.edges.outlet import Sending
 from service.edges.scene import Engine
 from tests.fakes import BrokenEndError, Script, Stop
 from tests.guarding import CHAT, ROUTED, Port, body, chat, event, guarded, head, pieces
-from tests.service.edges.kept import until
+from tests.waiting import steady, until
 
 WAYS = pytest.mark.parametrize("sending", [*Sending])
 HOLDING = pytest.mark.parametrize("policy", [Policy.PROTECT, Policy.STRICT])
@@ -247,7 +247,7 @@ async def test_no_answer_at_all_is_a_real_error_in_the_dialects_shape() -> None:
 async def test_a_head_that_never_comes_times_out() -> None:
     async with guarded([Stop.FOREVER], first_byte_s=0.1) as port:
         assert (await port.ask())[0] == 504
-        await asyncio.wait_for(port.upstream.gone.wait(), 2)
+        await asyncio.wait_for(port.upstream.gone.wait(), 50)
 
 
 # --- clients that leave, clients that are slow ---
@@ -257,8 +257,7 @@ async def _left(port: Port) -> None:
     """Everything was given back and the upstream closed."""
     await port.settled()
     assert port.desk.held_bytes == 0
-    await asyncio.sleep(0.02)
-    assert len(port.proxy.means.tasks) == 1
+    await until(lambda: len(port.proxy.means.tasks) == 1)
 
 
 STAGES: dict[str, Script] = {
@@ -271,10 +270,13 @@ STAGES: dict[str, Script] = {
 @pytest.mark.parametrize("policy", [Policy.OBSERVE, Policy.STRICT])
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_client_that_leaves_gives_everything_back(policy: Policy, stage: str) -> None:
-    async with guarded(STAGES[stage], policy=policy) as port:
+    script = STAGES[stage]
+    async with guarded(script, policy=policy) as port:
         client = await port.client()
         await client.post(CHAT, body())
-        await asyncio.sleep(0.1)
+        await until(lambda: port.upstream.requests)
+        said = sum(len(piece) for piece in script if isinstance(piece, bytes))
+        await until(lambda: port.upstream.written == said)
         client.leave()
         await _left(port)
         assert sum(by for key, by in port.desk.counts.items() if key[0] == "aborts") == 1
@@ -286,7 +288,7 @@ async def test_a_client_that_leaves_after_the_first_item_closes_the_upstream_at_
         await client.post(CHAT, body())
         await client.head()
         client.leave()
-        await asyncio.wait_for(port.upstream.gone.wait(), 2)
+        await asyncio.wait_for(port.upstream.gone.wait(), 50)
         await _left(port)
 
 
@@ -309,12 +311,8 @@ async def test_a_slow_client_pauses_the_upstream_and_loses_nothing(sending: Send
         client = await port.client(receive_buffer=8192)
         await client.post(CHAT, asked)
         _, headers = await client.head()
-        await asyncio.sleep(0.3)
-        stuck = port.upstream.written
-        assert stuck < len(wire)
-        await asyncio.sleep(0.1)
-        assert port.upstream.written == stuck
-        assert await asyncio.wait_for(client.body(headers), 20) == b"".join(many)
+        assert await steady(lambda: port.upstream.written) < len(wire)
+        assert await asyncio.wait_for(client.body(headers), 50) == b"".join(many)
         client.leave()
 
 
@@ -323,7 +321,8 @@ async def test_a_client_that_leaves_while_it_is_blocked_is_noticed() -> None:
     async with guarded(flood) as port:
         client = await port.client(receive_buffer=8192)
         await client.post(CHAT, body())
-        await asyncio.sleep(0.2)
+        await until(lambda: port.upstream.requests)
+        await steady(lambda: port.upstream.written)
         client.leave()
         await _left(port)
 
@@ -332,10 +331,10 @@ async def test_a_client_that_leaves_while_it_is_blocked_is_noticed() -> None:
 
 
 async def test_a_defect_of_ours_costs_one_request_and_is_loud() -> None:
-    async with guarded([head(), 0.1, *pieces(*GOOD)], on("w", *GOOD), policy=Policy.PROTECT) as port:
+    async with guarded([head(), Stop.FOREVER], on("w", *GOOD), policy=Policy.PROTECT) as port:
         client = await port.client()
         await client.post(CHAT, body())
-        await asyncio.sleep(0.05)
+        await until(lambda: port.upstream.written)
         (guard,) = port.proxy.means.live
         guard.crash(RuntimeError("a defect"))
         assert (await client.response())[0] == 500
@@ -364,7 +363,7 @@ async def test_a_case_tells_the_engine_and_who_was_on_the_same_worker() -> None:
         (case,) = port.cases
         assert case.scene.engine.version == "0.5.23"
         assert case.scene.beside == ("r1",)
-        assert 0 < case.scene.head_s <= case.scene.first_byte_s < 5
+        assert 0 < case.scene.head_s <= case.scene.first_byte_s < 60
         for client in clients:
             client.leave()
 

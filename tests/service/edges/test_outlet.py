@@ -80,7 +80,7 @@ async def test_a_stepped_send_is_done_at_once_and_without_a_task(tasks: Tasks) -
         done.set()
 
     asyncio.get_running_loop().call_soon(in_a_callback)
-    await asyncio.wait_for(done.wait(), 1)
+    await asyncio.wait_for(done.wait(), 50)
     assert server.in_task == [False]
     assert len(tasks) == 0
 

@@ -12,6 +12,7 @@ from service.core.events import Policy
 from service.edges.proxy import ALLOWED
 from tests.fakes import BrokenEndError, Stop, answer
 from tests.guarding import CHAT, body, chat, guarded, head, pieces
+from tests.waiting import until
 
 HELLO = [head(), *pieces(*chat("hello"))]
 
@@ -167,9 +168,8 @@ async def test_a_client_that_leaves_while_it_sends_costs_nothing() -> None:
         await client.send(b"POST %b HTTP/1.1\r\nhost: t\r\ncontent-length: 10\r\n\r\nabc" % CHAT)
         await asyncio.sleep(0.02)
         client.leave()
-        await asyncio.sleep(0.05)
+        await port.settled()
         assert port.upstream.requests == []
-        assert not port.proxy.means.live
 
 
 async def test_what_the_client_may_not_steer_is_taken_out_and_the_rest_passes() -> None:
@@ -245,11 +245,10 @@ async def test_a_client_may_choose_among_the_policies_that_are_allowed() -> None
 
 @pytest.mark.parametrize(("policy", "status"), [(Policy.OBSERVE, 200), (Policy.STRICT, 503)])
 async def test_a_full_process_fails_open_except_on_strict_routes(policy: Policy, status: int) -> None:
-    waiting = [head(), 0.3, *pieces(*chat("ok"))]
-    async with guarded(waiting, [*HELLO], policy=policy, limits=Limits(streams=1)) as port:
+    async with guarded([head(), Stop.FOREVER], HELLO, policy=policy, limits=Limits(streams=1)) as port:
         first = await port.client()
         await first.post(CHAT, body())
-        await asyncio.sleep(0.1)
+        await until(lambda: port.upstream.requests)
         assert (await port.ask(body()))[0] == status
         assert port.desk.counts.get(("uninspected", "streams"), 0) == (status == 200)
         first.leave()
@@ -316,7 +315,7 @@ async def test_draining_lets_streams_end_and_takes_nothing_new() -> None:
         assert (await port.ask())[0] == 503
         received = await client.body({})
         assert received.endswith(b"data: [DONE]\n\n")
-        await asyncio.wait_for(draining, 1)
+        await asyncio.wait_for(draining, 50)
         client.leave()
 
 
@@ -325,15 +324,17 @@ async def test_after_the_grace_time_the_rest_ends_loudly(policy: Policy) -> None
     async with guarded([head(), Stop.FOREVER], policy=policy) as port:
         client = await port.client()
         await client.post(CHAT, body())
-        await asyncio.sleep(0.05)
-        await port.proxy.drain(0.05)
-        status, headers = await client.head()
+        await until(lambda: port.upstream.written)
         if policy is Policy.OBSERVE:
+            status, headers = await client.head()
+            await port.proxy.drain(0.05)
             with pytest.raises(BrokenEndError):
                 await client.body(headers)
         else:
+            await port.proxy.drain(0.05)
+            status, headers = await client.head()
             assert (status, headers[b"retry-after"]) == (503, b"1")
-        await asyncio.wait_for(port.upstream.gone.wait(), 2)
+        await asyncio.wait_for(port.upstream.gone.wait(), 50)
         client.leave()
 
 

@@ -7,7 +7,7 @@ import pytest
 from service.edges.health import Health
 from service.edges.reach import accepts, watch_router
 from tests.fakes import ScriptedUpstream
-from tests.service.edges.kept import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -92,6 +92,6 @@ def test_a_secret_across_two_pieces_is_found(before: int) -> None:
     ],
 )
 def test_no_text_makes_the_scan_slow(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     redacted(text)
-    assert time.perf_counter() - started < 1.0
+    assert time.thread_time() - started < 1.0

@@ -72,7 +72,7 @@ async def test_a_client_that_leaves_closes_the_upstream() -> None:
         await client.post(PATH, b"{}")
         await client.head()
         client.leave()
-        await asyncio.wait_for(port.upstream.gone.wait(), 2)
+        await asyncio.wait_for(port.upstream.gone.wait(), 50)
         await port.settled()
         assert port.desk.counts["aborts", "client_gone"] == 1
 

@@ -17,7 +17,7 @@ async def test_a_task_that_nobody_else_holds_is_not_lost() -> None:
 
     tasks.spawn(work(), "work")
     gc.collect()
-    await asyncio.wait_for(done.wait(), 1)
+    await asyncio.wait_for(done.wait(), 50)
     await asyncio.sleep(0)
     assert len(tasks) == 0
 

@@ -11,6 +11,7 @@ from service.edges.upstream import Exchange, Limits, Request, Upstream, origin_o
 from service.edges.upstream_aiohttp import AiohttpUpstream
 from service.edges.upstream_raw import RawUpstream
 from tests.fakes import OK, POST, Heard, Script, ScriptedUpstream, Stop, answer, ask, stream
+from tests.waiting import steady, until
 
 Client = Callable[[str, Limits], Upstream]
 DEFAULTS = Limits()
@@ -41,7 +42,9 @@ async def started(
             await asyncio.sleep(0.01)
 
 
-async def outcome(client: Client, *steps: bytes | float | Stop, request: Request = POST) -> Heard:
+async def outcome(
+    client: Client, *steps: bytes | float | asyncio.Event | Stop, request: Request = POST
+) -> Heard:
     """What the first request of a fresh client hears."""
     async with started(client, steps) as (upstream, _):
         return await ask(upstream, request)
@@ -288,14 +291,12 @@ async def test_a_paused_exchange_takes_a_bounded_amount_more(client: Client) -> 
         heard = Heard()
         exchange = upstream.start(POST, heard)
         heard.on_each = exchange.pause
-        await asyncio.sleep(0.3)
-        held = len(heard.body)
+        await until(lambda: heard.pieces)
+        held = await steady(lambda: len(heard.body))
         assert 0 < held <= 1 << 20
-        await asyncio.sleep(0.05)
-        assert len(heard.body) == held
         heard.on_each = lambda: None
         exchange.resume()
-        await asyncio.wait_for(heard.over.wait(), 10)
+        await asyncio.wait_for(heard.over.wait(), 50)
         assert heard.body == piece * 400
 
 
@@ -304,9 +305,10 @@ async def test_a_connection_never_enters_the_pool_paused(client: Client) -> None
         heard = Heard()
         exchange = upstream.start(POST, heard)
         heard.on_each = exchange.pause
+        await until(lambda: heard.pieces)
         await asyncio.sleep(0.05)
         exchange.resume()
-        await asyncio.wait_for(heard.over.wait(), 5)
+        await asyncio.wait_for(heard.over.wait(), 50)
         assert (await ask(upstream)).ended
 
 
@@ -324,9 +326,11 @@ async def test_an_abort_closes_the_connection_and_silences_the_sink(client: Clie
     async with started(client, _stage(stage)) as (upstream, server):
         heard = Heard()
         exchange = upstream.start(POST, heard)
-        await asyncio.sleep(0.05)
+        await until(lambda: server.requests)
+        await until(lambda: heard.head or stage == "before the head")
+        await until(lambda: heard.pieces or stage != "in the body")
         exchange.abort()
-        await asyncio.wait_for(server.gone.wait(), 2)
+        await asyncio.wait_for(server.gone.wait(), 50)
         assert not heard.over.is_set()
         assert server.open == 0
 
@@ -345,22 +349,23 @@ async def test_an_abort_from_within_the_sink_is_the_last_call(client: Client) ->
         heard = Heard()
         exchange: Exchange = upstream.start(POST, heard)
         heard.on_each = exchange.abort
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(server.gone.wait(), 50)
         assert heard.pieces == [b"a"]
         assert not heard.over.is_set()
         assert server.open == 0
 
 
 async def test_a_drained_exchange_runs_out_unread(client: Client) -> None:
-    async with started(client, [CHUNKED, b"3\r\nabc\r\n", 0.1, b"3\r\ndef\r\n0\r\n\r\n"]) as (
-        upstream,
-        server,
-    ):
+    drained = asyncio.Event()
+    script: Script = [CHUNKED, b"3\r\nabc\r\n", drained, b"3\r\ndef\r\n0\r\n\r\n"]
+    async with started(client, script) as (upstream, server):
         heard = Heard()
         exchange = upstream.start(POST, heard)
+        await until(lambda: heard.pieces)
+        exchange.drain(50.0)
+        drained.set()
+        await until(lambda: server.written == sum(len(step) for step in script if isinstance(step, bytes)))
         await asyncio.sleep(0.05)
-        exchange.drain(5.0)
-        await asyncio.sleep(0.15)
         assert heard.body == b"abc"
         assert not heard.over.is_set()
         assert not server.gone.is_set()
@@ -370,9 +375,9 @@ async def test_a_drained_exchange_runs_out_unread(client: Client) -> None:
 async def test_a_drain_does_not_last_for_ever(client: Client) -> None:
     async with started(client, [CHUNKED, Stop.FOREVER]) as (upstream, server):
         exchange = upstream.start(POST, Heard())
-        await asyncio.sleep(0.03)
+        await until(lambda: server.requests)
         exchange.drain(0.05)
-        await asyncio.wait_for(server.gone.wait(), 2)
+        await asyncio.wait_for(server.gone.wait(), 50)
 
 
 def test_a_base_path_and_a_port_are_read_from_the_url() -> None:

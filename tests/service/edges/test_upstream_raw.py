@@ -16,7 +16,7 @@ CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 LAST = OK + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
 
 
-async def outcome(*steps: bytes | float | Stop) -> Heard:
+async def outcome(*steps: bytes | float | asyncio.Event | Stop) -> Heard:
     async with ScriptedUpstream(steps) as server:
         upstream = RawUpstream(server.url, Limits())
         heard = await ask(upstream)

@@ -11,7 +11,8 @@ from service.config.settings import Retention
 from service.edges.case import Kept
 from service.edges.rows import Waiting
 from service.edges.writer import DAY_MS, TIDY_EVERY_MS, Order, Writer
-from tests.service.edges.kept import Counts, facts, incident, until
+from tests.service.edges.kept import Counts, facts, incident
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

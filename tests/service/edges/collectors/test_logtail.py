@@ -154,7 +154,7 @@ async def test_it_follows_until_cancelled(path: Path, heard: Heard) -> None:
     tail = LogTail([path], heard, from_start=True)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(tail.run(), name="logtail")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             while not heard.events:  # noqa: ASYNC110 - the tail has no event of its own to wait for
                 await asyncio.sleep(0.01)
         task.cancel()

@@ -7,7 +7,7 @@ chained hashes of 256 bytes each, which keep what shared a prefix with what.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from replay.importers.source import Source
+from replay.importers.source import Source, tokens_of
 from replay.trace import TraceRequest
 
 VERSION: Final = 1
@@ -47,11 +47,11 @@ def _bundles(source: Source) -> Iterator[dict[str, Any]]:
 
 
 def _request(source: Source, bundle: dict[str, Any], request: dict[str, Any], number: int) -> TraceRequest:
-    messages = [one for one in request.get("messages") or () if isinstance(one, dict)]
+    messages = source.objects(request.get("messages"), "messages", number)
     chars = sum(source.count(one.get("chars", 0), "chars", number) for one in messages)
-    attempts = [one for one in bundle.get("attempts") or () if isinstance(one, dict)]
-    told = [tokens for one in attempts if isinstance(tokens := one.get("tokens"), int)]
-    wanted = request.get("max_tokens")
+    attempts = source.objects(bundle.get("attempts"), "attempts", number)
+    told = [tokens for one in attempts if (tokens := tokens_of(one.get("tokens"))) is not None]
+    wanted = tokens_of(request.get("max_tokens"))
     body = request.get("body")
     if body is None:
         source.tally.note("bundles without text: lengths are counted in characters, four to a token")
@@ -60,7 +60,14 @@ def _request(source: Source, bundle: dict[str, Any], request: dict[str, Any], nu
         at_s=source.moment(bundle.get("at"), "at", number),
         path=PATHS.get(str(request.get("dialect")), "/v1/chat/completions"),
         prompt_tokens=None if body is not None else -(-chars // BYTES_PER_TOKEN),
-        output_tokens=wanted if isinstance(wanted, int) else max(told, default=None),
-        blocks=tuple(int(block, 16) & HASH_BITS for one in messages for block in one.get("blocks") or ()),
+        output_tokens=max(told, default=None) if wanted is None else wanted,
+        blocks=tuple(block for one in messages for block in _blocks(source, one.get("blocks"), number)),
         body=body if isinstance(body, dict) else None,
     )
+
+
+def _blocks(source: Source, hashes: Any, number: int) -> list[int]:  # noqa: ANN401 - as it was read
+    try:
+        return [int(block, 16) & HASH_BITS for block in hashes or ()]
+    except (TypeError, ValueError):
+        raise source.fault("blocks must be hexadecimal hashes", number) from None

@@ -48,7 +48,7 @@ def read_bailian(source: Source) -> Iterator[TraceRequest]:
             parent=parent if known else "",
             prompt_tokens=source.count(row.get("input_length"), "input_length", line),
             output_tokens=source.count(row.get("output_length"), "output_length", line),
-            blocks=tuple(row.get("hash_ids") or ()),
+            blocks=source.hashes(row.get("hash_ids"), "hash_ids", line),
         )
 
 
@@ -92,7 +92,7 @@ def _talk(source: Source, session: str, name: str, rows: object, depth: int) -> 
             parent=before,
             prompt_tokens=source.count(row.get("in"), "in", 0),
             output_tokens=source.count(row.get("out"), "out", 0),
-            blocks=tuple(row.get("hash_ids") or ()),
+            blocks=source.hashes(row.get("hash_ids"), "hash_ids", 0),
         )
         yield request
         before = request.id

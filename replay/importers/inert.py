@@ -140,7 +140,11 @@ def plain(value: Any, values_max: int = VALUES_MAX) -> Any:  # noqa: ANN401 - an
 def _plain(value: Any, depth: int, budget: Iterator[int]) -> Any:  # noqa: ANN401 - anything at all
     if next(budget, None) is None or depth > DEPTH_MAX:
         raise Refused("it holds more values, or deeper ones, than any dump does")
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
+        return (
+            value if value.isascii() else value.encode("utf-8", "replace").decode()
+        )  # half of a pair is no text
+    if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Shell):
         value = value.fields or value.items or (value.args[0] if value.args else None)

@@ -56,8 +56,6 @@ def read(source: Source) -> Iterator[TraceRequest]:
         if "timestamp" not in row:
             at_s += seen.last_s.get(session, 0.0)
             source.tally.note("rows with a delay come that long after the session's row before")
-        if at_s < 0:
-            raise source.fault("timestamp must not be negative", line)
         request = _request(source, seen, row, line, str(row.get("id", index)), session, at_s)
         seen.add(request, ticks)
         yield request
@@ -111,21 +109,17 @@ def _request(
         parent=seen.newest.get(session, "") if session and "timestamp" not in row else "",
         prompt_tokens=None if length is None else source.count(length, "input_length", line),
         output_tokens=None if wanted is None else source.count(wanted, "output_length", line),
-        blocks=_blocks(source, row.get("hash_ids") or (), line),
+        blocks=source.hashes(row.get("hash_ids"), "hash_ids", line),
         body=_body(source, seen, row, session, line),
     )
-
-
-def _blocks(source: Source, hashes: Any, line: int) -> tuple[int, ...]:  # noqa: ANN401 - as it was read
-    if not all(isinstance(one, int) for one in hashes):
-        raise source.fault("hash_ids must be whole numbers", line)
-    return tuple(hashes)
 
 
 def _body(source: Source, seen: _Seen, row: dict[str, Any], session: str, line: int) -> dict[str, Any] | None:
     if isinstance(row.get("payload"), dict):
         return dict(row["payload"])
     extra = row.get("extra") or {}
+    if not isinstance(extra, dict):
+        raise source.fault("extra must be an object", line)
     if "messages" in row:
         if not isinstance(row["messages"], list):
             raise source.fault("messages must be a list", line)

@@ -54,7 +54,7 @@ def read(source: Source) -> Iterator[TraceRequest]:
     for value in _documents(source):
         for span in _spans(source, value):
             if (
-                span.told.get("gen_ai.operation.name", "chat") in ASKS
+                str(span.told.get("gen_ai.operation.name", "chat")) in ASKS
                 and _first(span.told, INPUTS) is not None
             ):
                 asked.setdefault(span.trace, []).append(span)
@@ -77,11 +77,11 @@ def _documents(source: Source) -> Iterator[dict[str, Any]]:
 
 
 def _spans(source: Source, value: dict[str, Any]) -> Iterator[_Span]:
-    for row in value.get("spans") or ():
+    for row in source.objects(value.get("spans"), "spans"):
         yield _span(source, row, str(value.get("trace_id", "")))
-    for resource in value.get("resourceSpans") or ():
-        for scope in resource.get("scopeSpans") or ():
-            for row in scope.get("spans") or ():
+    for resource in source.objects(value.get("resourceSpans"), "resourceSpans"):
+        for scope in source.objects(resource.get("scopeSpans"), "scopeSpans"):
+            for row in source.objects(scope.get("spans"), "spans"):
                 yield _span(source, row, "")
 
 
@@ -89,6 +89,8 @@ def _span(source: Source, row: dict[str, Any], trace: str) -> _Span:
     told = row.get("attributes") or {}
     if isinstance(told, list):
         told = {str(one.get("key")): _any_value(one.get("value")) for one in told if isinstance(one, dict)}
+    if not isinstance(told, dict):
+        raise source.fault("the attributes of a span must be an object or a list")
     source.drop(told.keys() - READ)
     return _Span(
         trace=str(row.get("trace_id") or row.get("traceId") or trace),

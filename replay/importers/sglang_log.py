@@ -81,6 +81,6 @@ def _arrival(source: Source, row: dict[str, Any], meta: dict[str, Any], line: in
     ended_s = source.moment(row.get("timestamp"), "timestamp", line)
     took_s = meta.get("e2e_latency")
     if isinstance(took_s, int | float) and 0 <= took_s < float("inf"):
-        return ended_s - took_s
+        return max(0.0, ended_s - took_s)
     source.tally.note("requests whose arrival nothing tells stand at their end")
     return ended_s

@@ -8,7 +8,7 @@ disaggregated pair, ranks, the IPC name of a worker; resent, they would point a 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from replay.importers.source import Source
+from replay.importers.source import Source, tokens_of
 from replay.trace import TraceRequest
 
 KEPT: Final = ("text", "input_ids", "sampling_params", "stream", "lora_path", "return_logprob")
@@ -43,9 +43,9 @@ def request_of(
         at_s=at_s,
         session=str(next((asked[key] for key in SESSION if asked.get(key)), "")),
         path="/generate",
-        prompt_tokens=_count(meta.get("prompt_tokens")),
-        output_tokens=_count(meta.get("completion_tokens")),
-        cached_tokens=_count(meta.get("cached_tokens")),
+        prompt_tokens=tokens_of(meta.get("prompt_tokens")),
+        output_tokens=tokens_of(meta.get("completion_tokens")),
+        cached_tokens=tokens_of(meta.get("cached_tokens")),
         body=body,
         abort_after_s=_seconds(meta.get("e2e_latency")) if left else None,
         expected=None if left else answer,
@@ -58,10 +58,6 @@ def _sampling(source: Source, told: object) -> dict[str, Any]:
     if told.get("ignore_eos"):
         source.tally.note("ignore_eos was set in the source and is left out: answers may end")
     return {key: value for key, value in told.items() if value is not None and key not in NEVER_SAMPLED}
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _seconds(value: object) -> float | None:

@@ -15,6 +15,9 @@ LINE_CHARS_MAX: Final = 64 * 1024 * 1024
 FIELD_CHARS_MAX: Final = 1024 * 1024
 WHOLE_BYTES_MAX: Final = 512 * 1024 * 1024
 """A format that is one JSON value has to fit in memory."""
+TOKENS_MAX: Final = 1_000_000_000
+"""No request has more; a larger number is no number of tokens."""
+HASH_MAX: Final = (1 << 63) - 1
 
 Unit = Literal["s", "ms", "us", "ns"]
 SECONDS: Final[dict[Unit, float]] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -118,17 +121,34 @@ class Source:
             found = int(value)
         except (TypeError, ValueError, OverflowError):
             found = -1
-        if found < 0 or isinstance(value, bool):
+        if not 0 <= found <= TOKENS_MAX or isinstance(value, bool):
             raise self.fault(f"{column} must be a number of tokens", line)
         return found
 
+    def hashes(self, value: Any, column: str, line: int) -> tuple[int, ...]:  # noqa: ANN401 - as it was read
+        """Hashes of a prompt's blocks; none where the row has none."""
+        found = value if value is not None else []
+        if not isinstance(found, list) or not all(map(_is_hash, found)):
+            raise self.fault(f"{column} must be whole numbers", line)
+        return tuple(found)
+
+    def objects(self, value: Any, what: str, line: int = 0) -> list[dict[str, Any]]:  # noqa: ANN401 - as it was read
+        """A list of JSON objects; none where nothing is said."""
+        found = value if value is not None else []
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise self.fault(f"{what} must be a list of objects", line)
+        return found
+
     def number(self, value: Any, column: str, line: int) -> float:  # noqa: ANN401 - as it was read
+        """A time in whatever unit."""
         try:
             found = float(value)
         except (TypeError, ValueError, OverflowError):
             found = float("nan")
         if not abs(found) < float("inf") or isinstance(value, bool):
             raise self.fault(f"{column} must be a number", line)
+        if found < 0:
+            raise self.fault(f"{column} must not be negative", line)
         return found
 
     def moment(self, value: Any, column: str, line: int) -> float:  # noqa: ANN401 - as it was read
@@ -141,7 +161,19 @@ class Source:
         if found.tzinfo is None:
             self.tally.note(f"{column} names no time zone: read as UTC")
             found = found.replace(tzinfo=UTC)
-        return found.timestamp()
+        if (since_s := found.timestamp()) < 0:
+            raise self.fault(f"{column} lies before 1970", line)
+        return since_s
 
     def drop(self, keys: AbstractSet[str]) -> None:
         self.tally.dropped.update(keys)
+
+
+def tokens_of(value: object) -> int | None:
+    """A number of tokens that somebody noted in passing; None for what is none."""
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS_MAX
+    return value if known and isinstance(value, int) else None
+
+
+def _is_hash(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -HASH_MAX <= value <= HASH_MAX

@@ -1,11 +1,13 @@
 """Traffic of any origin, read into one trace."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from replay.importers import FORMATS, Source, SourceError, import_trace, sniff
+from replay.importers import FORMATS, Question, Source, SourceError, import_trace, sniff
 from replay.trace import read_trace
+from tests.replay.importers.samples import FORMS, JUNK, places, spoilt, value_of, written
 
 
 def _file(tmp_path: Path, text: str) -> Path:
@@ -40,3 +42,42 @@ def test_equal_times_out_of_order_keep_their_order(tmp_path: Path) -> None:
     out = tmp_path / "out"
     import_trace(Source(_file(tmp_path, text)), FORMATS["mooncake"], out)
     assert [one.id for one in read_trace(out)[1]] == ["d", "b", "c", "a"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sample_of_each_format_is_read(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "given"
+    path.write_bytes(written(form, value_of(form)))
+    assert sniff(path).name == form
+    assert import_trace(Source(path), FORMATS[form], tmp_path / "out").summary.rows > 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_junk_in_any_field_is_read_or_refused_in_one_line(form: str, tmp_path: Path) -> None:
+    path, out = tmp_path / "given", tmp_path / "out"
+    sample = value_of(form)
+    for place in places(sample):
+        for junk in JUNK:
+            path.write_bytes(written(form, spoilt(sample, place, junk)))
+            with suppress(SourceError):
+                import_trace(Source(path), FORMATS[form], out)
+                list(read_trace(out)[1])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_cut_off_anywhere_is_read_or_refused_in_one_line(form: str, tmp_path: Path) -> None:
+    path, whole = tmp_path / "given", written(form, value_of(form))
+    for end in range(1, len(whole), 7):
+        path.write_bytes(whole[:end])
+        with suppress(SourceError):
+            import_trace(Source(path), FORMATS[form], tmp_path / "out")
+
+
+def test_two_units_in_one_column_are_a_question_that_an_option_answers(tmp_path: Path) -> None:
+    row = '{{"timestamp": {}, "input_length": 4}}\n'
+    text = "".join(row.format(at * 100 if at % 2 else at // 10) for at in range(400))
+    path, out = _file(tmp_path, text), tmp_path / "out"
+    with pytest.raises(Question, match=r"timestamp seems to hold two units: .* rows, the first of them row"):
+        import_trace(Source(path), FORMATS["mooncake"], out)
+    assert not out.exists()
+    assert import_trace(Source(path, unit="ms"), FORMATS["mooncake"], out).summary.rows == 400

@@ -13,6 +13,7 @@ from service.cli.options import JsonFlag, print_json, print_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from service.core.doctor.capabilities import Here
     from service.core.doctor.facts import Facts, RouterFlags
     from service.core.doctor.finding import Finding
     from service.core.doctor.judge import Diagnosis
@@ -119,6 +120,7 @@ def _worker(worker: Any) -> dict[str, Any]:  # noqa: ANN401 - a WorkerSeen, impo
         "version": worker.version or "unknown",
         "role": worker.part,
         "speculation": (info.speculative_algorithm or "none") if info is not None else "unknown",
+        "draft_tokens": info.steps if info is not None and info.steps > 0 else None,
         "metrics": worker.metrics is not None,
     }
 
@@ -177,15 +179,46 @@ def _print(facts: "Facts", diagnosis: "Diagnosis", *, asked: bool, matrix: bool)
 def _print_fleet(facts: "Facts", diagnosis: "Diagnosis") -> None:
     here = diagnosis.here
     if facts.router.url:
-        print_line(f"router {facts.router.url}: {here.router}, policy {here.policy}, retries {here.steering}")
-    rows = [[str(value) for value in _worker(worker).values()] for worker in facts.workers]
+        print_line(f"router {facts.router.url}: {_router_line(facts, here)}")
+    rows = [[_word(value) for value in _worker(worker).values()] for worker in facts.workers]
     if rows:
-        _table(["worker", "reachable", "engine", "version", "role", "speculation", "metrics"], rows)
+        heads = [
+            "worker",
+            "reachable",
+            "engine",
+            "version",
+            "role",
+            "speculation",
+            "drafts a step",
+            "metrics",
+        ]
+        _table(heads, rows)
     if not here.engines:
         return
-    telemetry = ", ".join(f"{row.dialect} {row.telemetry}" for row in here.rows) or "none"
+    if not here.rows:
+        print_line(
+            f"mode {here.mode}: not judged, the router is {'unknown' if facts.router.url else 'not named'}"
+        )
+        return
+    telemetry = ", ".join(f"{row.dialect} {row.telemetry}" for row in here.rows)
     supported = "supported" if here.supported else "NOT supported"
     print_line(f"mode {here.mode}: {supported}; verify steps without the probe: {telemetry}")
+
+
+def _word(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case None:
+            return "-"
+        case _:
+            return str(value)
+
+
+def _router_line(facts: "Facts", here: "Here") -> str:
+    if facts.router.trouble:
+        return f"cannot be asked ({facts.router.trouble})"
+    return f"{here.router}, policy {here.policy}, retries {here.steering}"
 
 
 def _print_findings(diagnosis: "Diagnosis") -> None:
@@ -194,7 +227,11 @@ def _print_findings(diagnosis: "Diagnosis") -> None:
         print_line(f"\n{finding.severity.name} {finding.code} ({', '.join(one.subject for one in alike)})")
         for name in ("what", "why", "fix"):
             print_line(f"  {name:<5}{getattr(finding, name)}")
-    print_line(f"\n{len(diagnosis.findings)} findings, the worst: {diagnosis.worst.name.lower()}")
+    print_line(f"\n{_counted(len(diagnosis.findings))}, the worst: {diagnosis.worst.name.lower()}")
+
+
+def _counted(findings: int) -> str:
+    return "1 finding" if findings == 1 else f"{findings} findings"
 
 
 def _alike(findings: "Iterable[Finding]") -> "list[list[Finding]]":

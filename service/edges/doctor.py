@@ -107,7 +107,8 @@ class Questions:
         if listing.trouble:
             return RouterSeen(url, RouterKind.OTHER, trouble=listing.trouble, flags=flags)
         listed = _listed(listing)
-        policy, retried = await self._counted(metrics) if metrics else ("", math.nan)
+        counted = await self._get(metrics) if metrics else Answer()
+        policy, retried = counted_of(read(_text(counted), ROUTER_FAMILIES)) if counted.ok else ("", math.nan)
         return RouterSeen(
             url,
             router_kind(listed),
@@ -116,11 +117,9 @@ class Questions:
             flags=flags,
             counted_policy=policy,
             retried=retried,
+            metrics_url=metrics,
+            metrics_trouble="" if not metrics or counted.ok else counted.why_not,
         )
-
-    async def _counted(self, metrics: str) -> tuple[str, float]:
-        answer = await self._get(metrics)
-        return counted_of(read(_text(answer), ROUTER_FAMILIES)) if answer.ok else ("", math.nan)
 
     # --- workers ---
 

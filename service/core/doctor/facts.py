@@ -182,6 +182,8 @@ class RouterSeen(msgspec.Struct, frozen=True):
     flags: RouterFlags | None = None
     counted_policy: str = ""  # of the workers that answer, by the router's metrics
     retried: float = math.nan  # retries it counted, by its metrics
+    metrics_url: str = ""  # where these metrics are; "" where nobody said
+    metrics_trouble: str = ""  # why they could not be read
 
     @property
     def policy(self) -> str:

@@ -64,11 +64,24 @@ def router_findings(facts: Facts, generations: int) -> Iterator[Finding]:
             "start it, or correct --router",
         )
         return
+    yield from _metrics(router)
     yield from _listing(router)
     yield from _connections(router)
     yield from _body(router)
     yield from _retries(router, generations)
     yield from _landing(router)
+
+
+def _metrics(router: RouterSeen) -> Iterator[Finding]:
+    if router.metrics_trouble:
+        yield Finding(
+            Severity.ERROR,
+            "unreachable",
+            router.metrics_url,
+            f"the router's metrics cannot be asked: {router.metrics_trouble}",
+            "they alone tell its policy and the retries that it made",
+            "correct --router-metrics; smg serves them on the port of --prometheus-port, under /metrics",
+        )
 
 
 def _listing(router: RouterSeen) -> Iterator[Finding]:
@@ -175,15 +188,24 @@ def _untold(router: RouterSeen) -> Iterator[Finding]:
             "start the router with --disable-retries",
         )
     if router.kind is not RouterKind.OTHER:
-        unknown = "its retries" if router.policy else "its policy and its retries"
+        unknown = "how often it may retry" if router.policy else "its policy, and how often it may retry"
         yield Finding(
             Severity.INFO,
             "router_flags_untold",
             router.url,
-            f"{unknown} cannot be asked: no interface tells them",
+            f"{unknown}, no interface tells",
             "whether a retry moves to another worker, and how often one is multiplied, is then not known",
-            "give its command line (--router-flags 'smg launch ...') and its metrics (--router-metrics URL)",
+            _tell(router),
         )
+
+
+def _tell(router: RouterSeen) -> str:
+    flags = "give its command line (--router-flags 'smg launch ...')"
+    if router.policy:
+        return flags
+    if router.metrics_url:
+        return f"{flags}, or ask again after some traffic: its metrics name a policy once it has chosen"
+    return f"{flags} or its metrics (--router-metrics URL)"
 
 
 def _landing(router: RouterSeen) -> Iterator[Finding]:

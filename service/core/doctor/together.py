@@ -29,6 +29,15 @@ def together_findings(facts: Facts) -> Iterator[Finding]:
             "there is nothing to judge",
             "name them: --worker URL",
         )
+    if facts.pd and not facts.router.url:
+        yield Finding(
+            Severity.INFO,
+            "router_unnamed",
+            "fleet",
+            "prefill and decode workers, and no router in front of them is named",
+            "which of them serve one request together, and where a retry lands, is then not judged",
+            "name it: --router URL",
+        )
     yield from _agree(facts.workers, "version", "version_differs", _version)
     yield from _agree(facts.workers, "weights", "weights_differ", _weights)
     yield from _agree([*facts.of("prefill"), *answering], "speculation", "speculation_differs", _speculation)

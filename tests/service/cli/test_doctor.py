@@ -51,6 +51,26 @@ def test_bad_input_is_named(words: list[str], said: str, capsys: pytest.CaptureF
     assert said in capsys.readouterr().err
 
 
+def test_one_finding_is_counted_as_one_and_a_router_that_is_away_has_no_policy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(["doctor", "--router", NOWHERE])
+    said = capsys.readouterr().out
+    assert f"router {NOWHERE}: cannot be asked (no connection)" in said
+    assert "1 finding, the worst: error" in said
+
+
+async def test_workers_of_a_pair_without_their_router_are_not_called_unsupported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    decode = json.dumps({"version": "0.5.23", "disaggregation_mode": "decode", "host": "127.0.0.1"}).encode()
+    async with paths({"/server_info": (200, decode), "/metrics": (200, b"")}) as worker:
+        await asyncio.to_thread(run, ["doctor", "--worker", worker.url])
+    said = capsys.readouterr().out
+    assert "mode pd: not judged, the router is not named" in said
+    assert "router_unnamed" in said
+
+
 @pytest.mark.e2e
 async def test_a_running_fleet_is_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with (

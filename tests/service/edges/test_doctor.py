@@ -38,6 +38,13 @@ async def test_a_worker_is_heard_by_its_own_words_and_its_metrics() -> None:
     assert abs(worker.skew_s) <= worker.skew_error_s
 
 
+async def test_router_metrics_that_do_not_answer_are_told() -> None:
+    routing = {"/workers": listing(), "/metrics": (404, b"")}
+    async with paths(routing) as router, admin_client() as client:
+        seen = await Questions(client).ask(router.url, router_metrics=f"{router.url}/metrics")
+    assert (seen.router.metrics_url, seen.router.metrics_trouble) == (f"{router.url}/metrics", "HTTP 404")
+
+
 async def test_a_clock_that_is_off_is_measured() -> None:
     (worker,) = (await asked(SOUND, "Sun, 01 Jan 2040 00:00:00 GMT")).workers
     assert worker.skew_s > 3600

@@ -69,8 +69,11 @@ def router(kind: RouterKind = RouterKind.SMG, /, **ill: object) -> RouterSeen:
     return msgspec.structs.replace(RouterSeen("http://10.0.0.9:1", kind, workers=listed, flags=flags), **ill)
 
 
+IN_FRONT = router()
+
+
 def found(
-    workers: Iterable[WorkerSeen] = (), *, router: RouterSeen = NOBODY, generations: int = 3
+    workers: Iterable[WorkerSeen] = (), *, router: RouterSeen = IN_FRONT, generations: int = 3
 ) -> dict[str, Finding]:
     """Findings by code."""
     diagnosis = diagnose(Facts(router, tuple(workers)), RULE, probe_versions=PROBED, generations=generations)

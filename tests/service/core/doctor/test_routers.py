@@ -59,6 +59,20 @@ def test_what_no_interface_tells_is_asked_of_the_operator() -> None:
     assert "--router-flags" in ill["router_flags_untold"].fix
 
 
+def test_metrics_that_do_not_answer_are_a_finding_of_their_own() -> None:
+    ill = found(
+        pair(), router=router(flags=None, metrics_url="http://r:29000/metrics", metrics_trouble="HTTP 404")
+    )
+    assert ill["unreachable"].severity is Severity.ERROR
+    assert ill["unreachable"].subject == "http://r:29000/metrics"
+    assert "HTTP 404" in ill["unreachable"].what
+
+
+def test_metrics_that_have_counted_nothing_yet_are_to_be_asked_again() -> None:
+    ill = found(pair(), router=router(flags=None, metrics_url="http://r:29000/metrics"))
+    assert "after some traffic" in ill["router_flags_untold"].fix
+
+
 def test_counted_retries_and_the_counted_policy_stand_in_for_the_command_line() -> None:
     ill = found(pair(), router=router(flags=None, counted_policy="cache_aware", retried=7.0))
     assert "retry_same_worker" in ill

@@ -6,7 +6,7 @@ import pytest
 from service.core.doctor.facts import MetricsSeen
 from service.core.doctor.finding import Severity
 from service.core.doctor.together import WAITING
-from tests.service.core.doctor.clinic import found, pair, worker
+from tests.service.core.doctor.clinic import NOBODY, found, pair, worker
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,11 @@ def test_workers_of_two_models_need_not_agree() -> None:
         "http://10.0.0.4:1", served_model_name="n", weight_version="2", speculative_algorithm="EAGLE3"
     )
     assert found([*pair(), other]) == {}
+
+
+def test_a_pair_without_its_router_is_asked_for_it() -> None:
+    assert found(pair(), router=NOBODY)["router_unnamed"].severity is Severity.INFO
+    assert "router_unnamed" not in found([worker("http://10.0.0.2:1", "null")], router=NOBODY)
 
 
 def test_no_worker_at_all_is_an_error() -> None:

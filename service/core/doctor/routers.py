@@ -188,13 +188,16 @@ def _untold(router: RouterSeen) -> Iterator[Finding]:
             "start the router with --disable-retries",
         )
     if router.kind is not RouterKind.OTHER:
-        unknown = "how often it may retry" if router.policy else "its policy, and how often it may retry"
+        retries = "how often it may retry"
+        multiplied = "how often each of our attempts is multiplied is then not known"
         yield Finding(
             Severity.INFO,
             "router_flags_untold",
             router.url,
-            f"{unknown}, no interface tells",
-            "whether a retry moves to another worker, and how often one is multiplied, is then not known",
+            f"no interface tells {retries}"
+            if router.policy
+            else f"no interface tells its policy or {retries}",
+            multiplied if router.policy else f"whether a retry moves to another worker, and {multiplied}",
             _tell(router),
         )
 

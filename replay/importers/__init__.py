@@ -111,17 +111,8 @@ def sniff(path: Path) -> Format:
 
 def import_trace(source: Source, form: Format, out: Path) -> Imported:
     """Read a file and write the trace; raises SourceError, and Question where its user has to say more."""
-    counting, seen = Counting(), set[str]()
-    for request in form.read(source):
-        if request.id in seen:
-            raise source.fault(f"id {request.id!r} is there twice")
-        seen.add(request.id)
-        counting.add(request)
-    if not seen:
-        raise source.fault("holds no request" + _why(source.tally))
-    del seen
+    counting = _counted(source, form)
     summary, tally = counting.summary(), source.tally
-    _ask_of_units(source, counting)
     if not summary.in_order:
         tally.note("rows were out of order: sorted by time")
     header = TraceHeader(
@@ -140,6 +131,24 @@ def import_trace(source: Source, form: Format, out: Path) -> Imported:
         skipped=dict(tally.skipped.most_common()),
         notes=tally.notes,
     )
+
+
+def _counted(source: Source, form: Format) -> Counting:
+    """The first reading: whether all of it can be had, and what it adds up to."""
+    counting, seen = Counting(), set[str]()
+    try:
+        for number, request in enumerate(form.read(source), 1):
+            if request.id in seen:
+                raise source.fault(f"request {number}: its id {request.id!r} is there twice")
+            seen.add(request.id)
+            counting.add(request)
+    except Question:  # two units may be why the format has one of its own
+        _ask_of_units(source, counting)
+        raise
+    if not seen:
+        raise source.fault("holds no request" + _why(source.tally))
+    _ask_of_units(source, counting)
+    return counting
 
 
 def _ask_of_units(source: Source, counting: Counting) -> None:

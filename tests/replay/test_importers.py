@@ -36,6 +36,12 @@ def test_a_file_that_cannot_be_read_to_its_end_writes_nothing(tmp_path: Path) ->
     assert not out.exists()
 
 
+def test_an_id_that_is_there_twice_is_named_with_its_place(tmp_path: Path) -> None:
+    row = '{"timestamp": 0, "input_length": 4, "id": "a"}\n'
+    with pytest.raises(SourceError, match="request 2: its id 'a' is there twice"):
+        import_trace(Source(_file(tmp_path, row * 2)), FORMATS["mooncake"], tmp_path / "out")
+
+
 def test_equal_times_out_of_order_keep_their_order(tmp_path: Path) -> None:
     rows = [(5, "a"), (1, "b"), (1, "c"), (0, "d")]
     text = "".join(f'{{"timestamp": {at}, "input_length": 4, "id": "{name}"}}\n' for at, name in rows)
@@ -75,7 +81,7 @@ def test_a_file_cut_off_anywhere_is_read_or_refused_in_one_line(form: str, tmp_p
 
 def test_two_units_in_one_column_are_a_question_that_an_option_answers(tmp_path: Path) -> None:
     row = '{{"timestamp": {}, "input_length": 4}}\n'
-    text = "".join(row.format(at * 100 if at % 2 else at // 10) for at in range(400))
+    text = "".join(row.format(at * 100 if at % 2 else at / 10) for at in range(400))
     path, out = _file(tmp_path, text), tmp_path / "out"
     with pytest.raises(Question, match=r"timestamp seems to hold two units: .* rows, the first of them row"):
         import_trace(Source(path), FORMATS["mooncake"], out)

@@ -60,6 +60,7 @@ class Gauge(msgspec.Struct, frozen=True):
     running: float = nan
     decodes: bool = True  # a prefill worker may wait long for decode, and is not stuck
     moved: Mapping[str, float] = {}  # counters of trouble, since the scrape before
+    counted: bool = True  # these were read: one that is not there did not move
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -158,7 +159,7 @@ class FleetWatch:
         elif gauge.worker in self._stuck or len(self._stuck) < WORKERS_MAX:
             since, _ = self._stuck.get(gauge.worker, (gauge.at, gauge.at))
             self._stuck[gauge.worker] = since, gauge.at
-        if gauge.worker in self._scraped_at or len(self._scraped_at) < WORKERS_MAX:
+        if gauge.counted and (gauge.worker in self._scraped_at or len(self._scraped_at) < WORKERS_MAX):
             self._scraped_at[gauge.worker] = gauge.at
         self._moves.extend((gauge.at, gauge.worker, name, by) for name, by in gauge.moved.items())
 

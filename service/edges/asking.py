@@ -19,6 +19,10 @@ MOST_BYTES: Final = 4 << 20
 class UnansweredError(Exception):
     """There is no answer; the text is the kind of failure, and nothing that the other side said."""
 
+    def __init__(self, kind: str, status: int = 0) -> None:
+        super().__init__(kind)
+        self.status = status  # by which the other side refused; 0: it said nothing of HTTP
+
 
 async def ask(
     client: httpx.AsyncClient, url: str, *, most_bytes: int = MOST_BYTES, within_s: float = WITHIN_S
@@ -27,6 +31,8 @@ async def ask(
     try:
         async with asyncio.timeout(within_s):
             return await _read(client, url, most_bytes)
+    except httpx.HTTPStatusError as refused:
+        raise UnansweredError(type(refused).__name__, refused.response.status_code) from refused
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, UnicodeError) as error:
         raise UnansweredError(type(error).__name__) from error
 

@@ -140,6 +140,7 @@ class Telemetry:
                 running=scrape.running,
                 moved=scrape.moved,
                 decodes=scrape.url not in self._prefills(),
+                counted=scrape.counted,
             )
         )
         times = int(scrape.moved.get(DEFERRED_TIMEOUT, 0))

@@ -4,8 +4,9 @@ A worker's gauges are means over its whole batch, so they say something of the w
 request; and they stay at their last value when it rests, so each scrape says whether they are fresh. Counters
 come as how far they moved since the scrape before (from zero after a restart).
 
-An answer is read up to `exposition.MAX_BYTES` and parsed off the loop that serves streams. A target that does
-not answer is a count, never an error.
+An answer is read up to `exposition.MAX_BYTES` and parsed off the loop that serves streams. A target that
+refuses it (its metrics are off) is asked for `/v1/loads`, which tells its load and no counter of trouble. One
+that does not answer is a count, never an error.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 import httpx
@@ -20,6 +22,8 @@ import msgspec
 import structlog
 
 from service.core.exposition import MAX_BYTES, Exposition, read
+from service.core.loads import PATH as LOADS_PATH
+from service.core.loads import Loads, loads_of
 from service.core.spec_series import Freshness, Reading, SpecSample, judge
 from service.edges.asking import UnansweredError, ask
 
@@ -56,6 +60,7 @@ class Scrape(msgspec.Struct, frozen=True):
     waiting: float
     moved: dict[str, float]  # counters of trouble, since the scrape before
     model: str = ""
+    counted: bool = True  # counters of trouble were read: one that is not in `moved` did not move
 
 
 class Scraper:
@@ -101,15 +106,31 @@ class Scraper:
         try:
             body = await ask(self._client, f"{url}/metrics", most_bytes=MAX_BYTES + 1)
         except UnansweredError as error:
-            self.counts["unanswered"] += 1
-            self.scrapes.pop(url, None)
-            _log.debug("scrape_unanswered", url=url, error=str(error))
+            await self._ask_load(url, target, error)
             return
         exposition = await asyncio.to_thread(_read, body)
         self.counts["answered"] += 1
         self.counts.update(exposition.counts)
-        if url in self._targets:
-            scrape = self.scrapes[url] = target.see(url, self._clock(), exposition)
+        self._seen(target.see(url, self._clock(), exposition))
+
+    async def _ask_load(self, url: str, target: "_Target", refused: UnansweredError) -> None:
+        """Its metrics are not to be had; where it answers at all, its load may be."""
+        loads = None
+        if refused.status:
+            with suppress(UnansweredError):
+                loads = loads_of(await ask(self._client, url + LOADS_PATH))
+        if loads is None:
+            self.counts["unanswered"] += 1
+            self.scrapes.pop(url, None)
+            _log.debug("scrape_unanswered", url=url, error=str(refused))
+            return
+        self.counts["loads"] += 1
+        self._seen(target.see_loads(url, self._clock(), loads))
+
+    def _seen(self, scrape: Scrape) -> None:
+        """Unless its target has left meanwhile."""
+        if scrape.url in self._targets:
+            self.scrapes[scrape.url] = scrape
             self._sink(scrape)
 
 
@@ -137,6 +158,13 @@ class _Target:
             {name: moved[name] for name in (*_TROUBLE, DEFERRED_TIMEOUT) if moved.get(name)},
             next((name for one in exposition.series if (name := one.labels.get("model_name"))), ""),
         )
+
+    def see_loads(self, url: str, at: float, loads: Loads) -> Scrape:
+        """Without a counter of progress, a worker that runs cannot be told from one that is stuck."""
+        sample = SpecSample(accept_rate=loads.accept_rate)
+        running = loads.running if loads.progress else math.nan
+        fresh = self._freshness.see(loads.progress)
+        return Scrape(url, at, sample, judge(sample), fresh, running, loads.waiting, {}, counted=False)
 
 
 def _read(body: bytes) -> Exposition:

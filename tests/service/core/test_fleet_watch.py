@@ -189,3 +189,11 @@ def test_a_prefill_worker_that_waits_for_decode_is_not_stuck() -> None:
         shift.watch.look(shift.now, WORKERS, {}, ["d1"])
     assert shift.suspects() == {}
     assert shift.watch.view.prefills == ("d1",)
+
+
+def test_a_worker_that_tells_its_load_alone_has_no_counters_that_stood_still() -> None:
+    shift = Shift()
+    shift.watch.scraped(Gauge("d1", 0.0, running=3.0, counted=False))
+    shift.watch.scraped(Gauge("d2", 0.0, running=3.0))
+    view = shift.pass_by(1, {})
+    assert {worker.url: worker.scraped for worker in view.workers} == {"d1": False, "d2": True, "d3": False}

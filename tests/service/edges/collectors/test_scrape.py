@@ -1,5 +1,6 @@
 """What workers say in `/metrics`, between scrapes, and what follows where they say nothing."""
 
+import json
 import math
 import re
 from collections.abc import AsyncIterator
@@ -124,6 +125,37 @@ async def test_a_worker_that_does_not_answer_is_counted_and_forgotten(script: Sc
         await scraper.poll()
         assert scraper.scrapes == {}
         assert scraper.counts["unanswered"] == 1
+
+
+REFUSED: Script = [answer(b"no", b"HTTP/1.1 404 Not Found\r\n")]
+
+
+def loads(steps: int, **other: object) -> Script:
+    rank = {"num_running_reqs": 2, "num_waiting_reqs": 1, "decode_moments": [steps], **other}
+    return [answer(json.dumps({"loads": [rank]}).encode(), kind=b"application/json")]
+
+
+async def test_a_worker_whose_metrics_are_off_tells_its_load() -> None:
+    speculative = {"accept_rate": 0.5, "accept_length": 3.0}
+    scripts = [
+        script for steps in (10, 10, 30) for script in (REFUSED, loads(steps, speculative=speculative))
+    ]
+    async with scraping(*scripts) as (scraper, url):
+        found = []
+        for _ in range(3):
+            await scraper.poll()
+            found.append(scraper.scrapes[url])
+    assert [scrape.fresh for scrape in found] == [False, False, True]
+    assert (found[0].running, found[0].waiting, found[0].sample.rate) == (2, 1, 0.5)
+    assert math.isnan(found[0].sample.length)
+    assert not found[0].counted
+    assert scraper.counts == {"loads": 3}
+
+
+async def test_a_load_without_a_counter_of_progress_does_not_say_that_anything_runs() -> None:
+    async with scraping(REFUSED, loads(0, decode_moments=None)) as (scraper, url):
+        await scraper.poll()
+        assert math.isnan(scraper.scrapes[url].running)
 
 
 async def test_half_an_answer_is_read_as_far_as_it_goes() -> None:

@@ -61,19 +61,23 @@ class StepCounter:
                 self.close(out)
 
     def exact(self, series: tuple[int, ...], out: MutableSequence[Step]) -> None:
-        """The probe's own series; growth says nothing new from here on, and no step is told twice."""
+        """The probe's own series; growth says nothing new from here on, and no step is told twice.
+
+        A count beyond the depth is no count: it is taken for a full step, here and in the sum.
+        """
         if self.kind is StepKind.UPPER:
             self._covered = self._tokens - self._first - self._held
             self.steps = self.accepted = 0
         self.kind, self._held = StepKind.EXACT, 0
         most = self._depth if self._depth > 0 else MAX_DRAFTS
-        for accepted in series:
+        for told in series:
+            accepted = min(max(told, 0), most)
+            self.accepted += accepted
             if self._covered > 0:
                 self._covered -= accepted + 1
             else:
-                out.append(self._ladder[min(max(accepted, 0), most)])
+                out.append(self._ladder[accepted])
         self.steps += len(series)
-        self.accepted += sum(series)
 
     def grow(self, tokens: int, out: MutableSequence[Step]) -> None:
         """The engine's count has risen to this: the step held until now was not the last."""

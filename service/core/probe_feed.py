@@ -26,7 +26,7 @@ from service.core.telemetry_wire import NO_ROOM, NO_STEP, Fault, Load, Role, Sta
 STREAMS_MAX: Final = 65_536
 GENERATION_S: Final = 120.0
 MAX_UNTAKEN: Final = 512
-"""Looked at when a request's step number is a multiple of it, so twice as many at most."""
+"""Looked at when a request's step number is a multiple of it, or is not the next: twice as many at most."""
 SENDERS_MAX: Final = 1024
 OLD_EPOCH_S: Final = 60.0
 LIVE_S: Final = 30.0
@@ -263,6 +263,8 @@ class ProbeFeed:
     def _gap(self, series: _Series) -> None:
         series.whole = False
         self.counts["gaps"] += 1
+        if len(series.steps) > MAX_UNTAKEN:
+            self._overflow(series)
 
     def _overflow(self, series: _Series) -> None:
         """Nobody takes these: another sidecar's stream, or a client that does not read."""

@@ -142,3 +142,10 @@ def test_counts_in_a_row_give_the_steps_that_each_gives_alone(
     for counter, out in ((alone, single), (together, many)):
         counter.close(out)
     assert single == many
+
+
+def test_a_probe_that_tells_more_than_a_step_can_accept_is_taken_for_a_full_step() -> None:
+    counter, out = StepCounter(3), list[Step]()
+    counter.exact((254, 1), out)
+    assert out == [Step(3, 3), Step(3, 1)]
+    assert (counter.steps, counter.accepted) == (2, 4)

@@ -3,7 +3,7 @@
 import pytest
 
 from service.core.events import UNKNOWN
-from service.core.probe_feed import MAX_UNTAKEN, OLD_EPOCH_S, Pair, ProbeFeed
+from service.core.probe_feed import MAX_UNTAKEN, OLD_EPOCH_S, Pair, ProbeFeed, key_of
 from service.core.telemetry_wire import NO_STEP
 from service.probe.wire import sign
 from tests.probing import Worker
@@ -148,6 +148,16 @@ def test_steps_that_nobody_takes_are_bounded() -> None:
     assert len(feed.take("a")) <= MAX_UNTAKEN
     assert not feed.whole("a")
     assert feed.counts["untaken"] == 1
+
+
+def test_a_probe_that_says_the_same_step_for_ever_is_bounded_as_well() -> None:
+    feed, worker = ProbeFeed(), Worker()
+    most = 0
+    for _ in range(5 * MAX_UNTAKEN):
+        feed.read(worker.step({"a": (1, 3)}), 0.0)
+        most = max(most, len(feed._young[key_of("a")].steps))
+    assert most <= 2 * MAX_UNTAKEN
+    assert not feed.whole("a")
 
 
 def test_forgotten_streams_are_let_go_and_live_ones_kept() -> None:

@@ -78,10 +78,15 @@ def figures(slopes: Sequence[Slope], paced: Spent | None) -> dict[str, Any]:
 
 
 def _ratio(by_name: dict[str, Slope], ours: str, theirs: str) -> float | None:
-    """None for one that was left out."""
+    """The median over the rounds that both were in; None for one that was left out.
+
+    Within a round, as what else the machine does changes what a request costs, and clients that are measured
+    once must not be held against rounds in which the machine was busier.
+    """
     if ours not in by_name or theirs not in by_name:
         return None
-    return round(by_name[ours].middle / by_name[theirs].middle, 3)
+    rounds = zip(by_name[ours].ms_per_request, by_name[theirs].ms_per_request, strict=False)
+    return round(median(one / other for one, other in rounds), 3)
 
 
 def run(*, rounds: int, quick: bool, without: Sequence[str]) -> dict[str, Any]:

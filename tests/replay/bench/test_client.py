@@ -45,6 +45,12 @@ def test_ratios_are_ours_over_theirs() -> None:
     assert told["cpu_ms_per_request"] == {"ours": 0.6, "sglang_rust": 0.8, "judged": 0.9}
 
 
+def test_a_client_of_one_round_is_held_against_that_round_alone() -> None:
+    ours, theirs = slope("ours", 0.6), slope("aiperf", 6.0)
+    ours.measure(FakeField(1.8), (100, 1100))  # when the machine had become busy
+    assert figures([ours, theirs], None)["ratio_aiperf"] == pytest.approx(0.1)
+
+
 def test_the_pace_is_told_with_its_memory() -> None:
     told = figures([slope("ours", 0.6)], Spent(20.0, 120.0, 9, {"late_p99_ms": 3.0}))
     assert told["pace"] == {"late_p99_ms": 3.0, "peak_rss_mb": 120.0, "cpu_s": 20.0}

@@ -1,11 +1,15 @@
 """`specguard replay bisect`: which knob takes the bad answers away."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from service.cli.exits import DONE, FOUND, Unfit
-from service.cli.options import JsonFlag, print_line
+from service.cli.options import JsonFlag, print_line, read_or_not
+
+if TYPE_CHECKING:
+    from replay.bisect import Bisected
 
 
 def bisect(
@@ -50,11 +54,16 @@ def bisect(
         raise Unfit(f"bisect: {error}") from None
     except OSError as error:
         raise Unfit(f"bisect: {error.filename}: {error.strerror}") from None
-    if json_output:
-        print_line(msgspec.json.encode(found).decode())
-    else:
-        print_line(f"{found.role}: {found.why}" if found.knob else found.why)
-        for one in (found.control, *found.findings):
-            counts = f"{one.events:>5} bad of {one.trials:>6}, {one.failures:>5} failed"
-            print_line(f"{one.knob:<14} {one.role:<8} {counts}, p = {one.p_adjusted:.2g}")
+    with read_or_not():
+        if json_output:
+            print_line(msgspec.json.encode(found).decode())
+        else:
+            _show(found)
     return FOUND if found.knob else DONE
+
+
+def _show(found: "Bisected") -> None:
+    print_line(f"{found.role}: {found.why}" if found.knob else found.why)
+    for one in (found.control, *found.findings):
+        counts = f"{one.events:>5} bad of {one.trials:>6}, {one.failures:>5} failed"
+        print_line(f"{one.knob:<14} {one.role:<8} {counts}, p = {one.p_adjusted:.2g}")

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from service.cli.admin_port import AdminPort, Where, identifier
 from service.cli.exits import BAD_INPUT, DONE, FOUND, NOT_ALLOWED, Unfit
 from service.cli.options import JsonFlag, print_json, print_line
-from service.cli.replay_judge import code_of, judged, told
+from service.cli.replay_judge import code_of, judged, show
 from service.cli.replay_run import RunWishes, exit_code, lines_of, to_the_end
 
 if TYPE_CHECKING:
@@ -129,13 +129,7 @@ def case(  # noqa: PLR0913 - one option each
         if not target:
             raise Unfit("case: name a test backend with --target, or price it with --dry-run")
         found = _replayed(port, case_id, made, target, wishes, rules, tell=not keep_to_yourself)
-    if json_output:
-        import msgspec
-
-        print_line(msgspec.json.encode(found).decode())
-    else:
-        for line in told(found):
-            print_line(line)
+    show(found, json_output=json_output)
     return code_of(found.verdict.verdict)
 
 

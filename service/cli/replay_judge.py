@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.cli.exits import DONE, FAILING, FOUND, NOT_KEPT, UNDECIDED, Unfit
-from service.cli.options import JsonFlag, print_line
+from service.cli.options import JsonFlag, print_line, read_or_not
 
 if TYPE_CHECKING:
     from replay.judge import Judged
@@ -38,12 +38,18 @@ def judge(
         A packaged rule set's name, or a file: its detectors read every answer.
     """
     found = judged(plan, results, rules)
-    if json_output:
-        print_line(msgspec.json.encode(found).decode())
-    else:
+    show(found, json_output=json_output)
+    return code_of(found.verdict.verdict)
+
+
+def show(found: "Judged", *, json_output: bool) -> None:
+    """Print it."""
+    with read_or_not():
+        if json_output:
+            print_line(msgspec.json.encode(found).decode())
+            return
         for line in told(found):
             print_line(line)
-    return code_of(found.verdict.verdict)
 
 
 def judged(plan: Path, results: Path, rules: str) -> "Judged":

@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import Parameter
 
 from service.cli.exits import Unfit
-from service.cli.options import print_line
+from service.cli.options import print_line, read_or_not
 from service.cli.replay_judge import code_of, judged
 
 
@@ -56,6 +56,7 @@ def report(
             junit.write_text(junit_of(found), encoding="utf-8")
     except OSError as error:
         raise Unfit(f"report: {error.filename}: {error.strerror}") from None
-    print_line(f"{found.verdict.verdict}: {found.verdict.why}")
-    print_line(f"report in {out}")
+    with read_or_not():
+        print_line(f"{found.verdict.verdict}: {found.verdict.why}")
+        print_line(f"report in {out}")
     return code_of(found.verdict.verdict)

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from service.cli.exits import DONE, FAILING, FOUND, INTERRUPTED, NOT_ALLOWED, NOT_KEPT, Unfit
-from service.cli.options import JsonFlag, print_json, print_line
+from service.cli.options import JsonFlag, print_json, print_line, read_or_not
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -226,11 +226,12 @@ def exit_code(summary: "Summary") -> int:
 
 def _carried_out(plan: Path, out: Path, wishes: RunWishes, options: "Options", *, json_output: bool) -> int:
     summary = to_the_end(plan, out, wishes, options)
-    if json_output:
-        print_json(_told(summary))
-    else:
-        for line in lines_of(summary, out):
-            print_line(line)
+    with read_or_not():
+        if json_output:
+            print_json(_told(summary))
+        else:
+            for line in lines_of(summary, out):
+                print_line(line)
     return exit_code(summary)
 
 

@@ -61,6 +61,7 @@ WANTED: Final = frozenset(
 
 _PREFIX: Final = re.compile(r"(sglang|vllm|smg|sgl_router|llamacpp)[:_]")
 _LABEL: Final = re.compile(r'\s*,?\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_ADDED: Final = 'worker_addr="'
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 
@@ -130,6 +131,17 @@ def read(text: str, wanted: frozenset[str] = WANTED) -> Exposition:
         else:
             exposition.series.append(Series(engine, family, *sample))
     return exposition
+
+
+def by_worker(text: str) -> dict[str, str]:
+    """What a router relays of its workers, apart: by the label that it adds. Other lines are nobody's."""
+    parts: dict[str, list[str]] = {}
+    for line in _lines(text[:MAX_BYTES]):
+        start = line.find(_ADDED)
+        end = line.find('"', start + len(_ADDED))
+        if start > 0 and end > 0:
+            parts.setdefault(line[start + len(_ADDED) : end], []).append(line)
+    return {url: "".join(f"{line}\n" for line in lines) for url, lines in parts.items()}
 
 
 def _lines(text: str) -> Iterable[str]:

@@ -69,7 +69,9 @@ class DataPlane:
             metrics=settings.telemetry.router_metrics or "",
             client=self._client,
         )
-        self.telemetry = Telemetry(settings.telemetry, desk, self._client, self._decoders, self._prefills)
+        self.telemetry = Telemetry(
+            settings.telemetry, desk, self._client, self._decoders, self._prefills, router=settings.router
+        )
         self.proxy = Proxy(
             Means(
                 upstream=upstream_of(settings),

@@ -51,6 +51,8 @@ class Telemetry:
         client: httpx.AsyncClient,
         workers: Callable[[], Collection[str]],
         prefills: Callable[[], Collection[str]] = tuple,
+        *,
+        router: str = "",
     ) -> None:
         """Workers: the URLs of those that decode, as far as they are known; beside them those that do not."""
         self._settings = settings
@@ -62,7 +64,7 @@ class Telemetry:
         self._logged = frozenset(log.worker for log in settings.logs)
         self.udp_port = 0
         self.receiver: ProbeReceiver | None = None
-        self.scraper = Scraper((), client, every_s=settings.scrape_s, sink=self._scraped)
+        self.scraper = Scraper((), client, every_s=settings.scrape_s, sink=self._scraped, router=router)
         if settings.socket or settings.udp:
             desk.probes = ProbeFeed()
             self.receiver = ProbeReceiver(desk.probes)

@@ -16,7 +16,7 @@ from typing import Final
 
 from service.core.probe_feed import ProbeFeed
 from service.edges.collectors.probe import ProbeReceiver
-from service.probe.wire import NO_LOAD, Origin, Rows, key_of, sign, u32_column, steps_datagram
+from service.probe.wire import NO_LOAD, Origin, Rows, key_of, sign, steps_datagram, u32_column
 
 STEPS_A_SECOND: Final = 10_000
 REQUESTS: Final = 64

@@ -1,12 +1,15 @@
-"""Scrapes `/metrics` of workers and routers: how each is accepting, how long its queues are, what went wrong.
+"""Scrapes `/metrics` of workers: how each is accepting, how long its queues are, what went wrong.
 
 A worker's gauges are means over its whole batch, so they say something of the worker and nothing of a
 request; and they stay at their last value when it rests, so each scrape says whether they are fresh. Counters
 come as how far they moved since the scrape before (from zero after a restart).
 
+    WORKER/metrics            what it tells, first hand
+    WORKER/v1/loads           where it refuses that (its metrics are off): its load, and no counter of trouble
+    ROUTER/engine_metrics     of workers that only the router reaches; it adds their URLs as `worker_addr`
+
 An answer is read up to `exposition.MAX_BYTES` and parsed off the loop that serves streams. A target that
-refuses it (its metrics are off) is asked for `/v1/loads`, which tells its load and no counter of trouble. One
-that does not answer is a count, never an error.
+answers none of these is a count, never an error.
 """
 
 import asyncio
@@ -14,14 +17,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final
 
 import httpx
 import msgspec
 import structlog
 
-from service.core.exposition import MAX_BYTES, Exposition, read
+from service.core.exposition import MAX_BYTES, Exposition, by_worker, read
 from service.core.loads import PATH as LOADS_PATH
 from service.core.loads import Loads, loads_of
 from service.core.spec_series import Freshness, Reading, SpecSample, judge
@@ -74,6 +76,7 @@ class Scraper:
         *,
         every_s: float = EVERY_S,
         sink: Callable[[Scrape], None] = lambda _: None,
+        router: str = "",
     ) -> None:
         self.scrapes: dict[str, Scrape] = {}
         self.counts: Counter[str] = Counter()  # answered, unanswered, and what expositions left out
@@ -82,6 +85,7 @@ class Scraper:
         self._clock = clock
         self._every_s = every_s
         self._sink = sink
+        self._router = router.rstrip("/")
 
     def __repr__(self) -> str:
         return f"<Scraper {len(self._targets)} targets, {len(self.scrapes)} answered>"
@@ -100,32 +104,50 @@ class Scraper:
 
     async def poll(self) -> None:
         """Ask everybody once. Never raises."""
-        await asyncio.gather(*[self._ask(url, target) for url, target in tuple(self._targets.items())])
+        targets = tuple(self._targets.items())
+        answered = await asyncio.gather(*[self._ask(url, target) for url, target in targets])
+        silent = [one for one, spoke in zip(targets, answered, strict=True) if not spoke]
+        relayed = await self._ask_router() if silent and self._router else {}
+        for url, target in silent:
+            if url in relayed:
+                self.counts["relayed"] += 1
+                self._seen(target.see(url, self._clock(), relayed[url]))
+            else:
+                self.counts["unanswered"] += 1
+                self.scrapes.pop(url, None)
 
-    async def _ask(self, url: str, target: "_Target") -> None:
+    async def _ask(self, url: str, target: "_Target") -> bool:
+        """Whether it answered."""
         try:
             body = await ask(self._client, f"{url}/metrics", most_bytes=MAX_BYTES + 1)
         except UnansweredError as error:
-            await self._ask_load(url, target, error)
-            return
+            _log.debug("scrape_unanswered", url=url, error=str(error))
+            return error.status != 0 and await self._ask_load(url, target)
         exposition = await asyncio.to_thread(_read, body)
         self.counts["answered"] += 1
         self.counts.update(exposition.counts)
         self._seen(target.see(url, self._clock(), exposition))
+        return True
 
-    async def _ask_load(self, url: str, target: "_Target", refused: UnansweredError) -> None:
-        """Its metrics are not to be had; where it answers at all, its load may be."""
-        loads = None
-        if refused.status:
-            with suppress(UnansweredError):
-                loads = loads_of(await ask(self._client, url + LOADS_PATH))
+    async def _ask_load(self, url: str, target: "_Target") -> bool:
+        try:
+            loads = loads_of(await ask(self._client, url + LOADS_PATH))
+        except UnansweredError:
+            return False
         if loads is None:
-            self.counts["unanswered"] += 1
-            self.scrapes.pop(url, None)
-            _log.debug("scrape_unanswered", url=url, error=str(refused))
-            return
+            return False
         self.counts["loads"] += 1
         self._seen(target.see_loads(url, self._clock(), loads))
+        return True
+
+    async def _ask_router(self) -> dict[str, Exposition]:
+        """What the router relays, by worker; nothing where it has no such path."""
+        try:
+            body = await ask(self._client, f"{self._router}/engine_metrics", most_bytes=MAX_BYTES + 1)
+        except UnansweredError as error:
+            _log.debug("scrape_unanswered", url=self._router, error=str(error))
+            return {}
+        return await asyncio.to_thread(_read_relayed, body)
 
     def _seen(self, scrape: Scrape) -> None:
         """Unless its target has left meanwhile."""
@@ -169,6 +191,14 @@ class _Target:
 
 def _read(body: bytes) -> Exposition:
     return read(body.decode("utf-8", "replace"))
+
+
+def _read_relayed(body: bytes) -> dict[str, Exposition]:
+    """Nothing of one that is cut off: its families go across workers, and some would be missing of all."""
+    if len(body) > MAX_BYTES:
+        return {}
+    parts = by_worker(body.decode("utf-8", "replace"))
+    return {url.rstrip("/"): read(text) for url, text in parts.items()}
 
 
 def _counters(exposition: Exposition) -> dict[str, float]:

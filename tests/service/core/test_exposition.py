@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.exposition import MAX_BYTES, MAX_SERIES, canonical, read
+from service.core.exposition import MAX_BYTES, MAX_SERIES, by_worker, canonical, read
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "telemetry"
 CASES = {
@@ -129,3 +129,15 @@ def test_an_empty_wish_wants_everything() -> None:
 def test_no_text_raises(text: str) -> None:
     read(text, frozenset())
     read("sglang:num_queue_reqs" + text)
+
+
+def test_what_a_router_relays_is_taken_apart_by_worker() -> None:
+    text = (
+        '# TYPE a counter\na{worker_addr="http://w:1"} 1\na{x="y",worker_addr="http://w:2",z="0"} 2\n'
+        'b{worker_addr="http://w:1"} 3\nnobodys 4\ntorn{worker_addr="http://w'
+    )
+    parts = by_worker(text)
+    assert {url: [one.value for one in read(part, frozenset()).series] for url, part in parts.items()} == {
+        "http://w:1": [1, 3],
+        "http://w:2": [2],
+    }

@@ -158,6 +158,41 @@ async def test_a_load_without_a_counter_of_progress_does_not_say_that_anything_r
         assert math.isnan(scraper.scrapes[url].running)
 
 
+def relayed(*workers: tuple[str, float]) -> Script:
+    lines = [
+        f'sglang:spec_accept_length{{tp_rank="0",worker_addr="{url}"}} {length}' for url, length in workers
+    ]
+    return told("\n".join(["# HELP x y", *lines, "smg_up 1", ""]))
+
+
+async def test_workers_that_only_the_router_reaches_are_read_through_it() -> None:
+    """First hand where that can be; a router without the path leaves the others unknown."""
+    far, gone = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    refused: Script = [answer(b"no", b"HTTP/1.1 404 Not Found\r\n")]
+    async with (
+        ScriptedUpstream(sglang(10)) as worker,
+        ScriptedUpstream(relayed((worker.url, 9.0), (far + "/", 1.5)), refused) as router,
+        admin_client() as client,
+    ):
+        near = worker.url
+        scraper = Scraper([near, far, gone], client, router=router.url + "/")
+        await scraper.poll()
+        assert {url: scrape.sample.length for url, scrape in scraper.scrapes.items()} == {near: 2.5, far: 1.5}
+        await scraper.poll()
+        assert list(scraper.scrapes) == [near]
+    assert router.requests[0].startswith(b"GET /engine_metrics ")
+    assert (scraper.counts["relayed"], scraper.counts["unanswered"]) == (1, 3)
+
+
+async def test_half_of_what_a_router_relays_is_nothing() -> None:
+    far = "http://127.0.0.1:1"
+    endless = relayed(*[(far, 3.0)] * (MAX_BYTES // 60))
+    async with ScriptedUpstream(endless) as router, admin_client() as client:
+        scraper = Scraper([far], client, router=router.url)
+        await scraper.poll()
+        assert scraper.scrapes == {}
+
+
 async def test_half_an_answer_is_read_as_far_as_it_goes() -> None:
     (scrape,) = await scrapes(told("sglang:spec_accept_length 3.0\nsglang:spec_num_draft_tokens 1"))
     assert scrape is not None

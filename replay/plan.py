@@ -129,7 +129,7 @@ _send_decoder = msgspec.json.Decoder(Send)
 def write_plan(path: Path, header: PlanHeader, sends: Iterable[Send]) -> PlanHeader:
     """Write a plan, whole or not at all; the header as it was written, hash included."""
     body, beside = path.with_name(f".{path.name}.sends"), path.with_name(f".{path.name}.part")
-    header = _header_decoder.decode(_encoder.encode(header))  # 4 for 4.0 would be another text
+    header = _plain(header)
     digest, count = _digest_of(header), 0
     try:
         with body.open("w+b") as file:
@@ -149,6 +149,14 @@ def write_plan(path: Path, header: PlanHeader, sends: Iterable[Send]) -> PlanHea
             with suppress(FileNotFoundError):
                 left.unlink()
     return header
+
+
+def _plain(header: PlanHeader) -> PlanHeader:
+    """As it will be read: 4 for 4.0 would be another text, and JSON has no infinity."""
+    try:
+        return _header_decoder.decode(_encoder.encode(header))
+    except msgspec.ValidationError as error:
+        raise PlanError(f"numbers of a plan are finite: {error}") from None
 
 
 def read_header(path: Path) -> PlanHeader:
@@ -190,13 +198,19 @@ def _header(path: Path, file: IO[bytes]) -> PlanHeader:
 
 
 def _sends(path: Path) -> Iterator[Send]:
+    return (send for _, send in placed(path))
+
+
+def placed(path: Path) -> Iterator[tuple[int, Send]]:
+    """Each send and where its line begins; verified as `read_plan` does."""
     with path.open("rb") as file:
         header = _header(path, file)
-        digest, number = _digest_of(header), 1
+        digest, number, at = _digest_of(header), 1, file.tell()
         while line := file.readline(LINE_BYTES_MAX):
             number += 1
             digest.update(line)
-            yield _send(path, number, line)
+            yield at, _send(path, number, line)
+            at += len(line)
     if digest.hexdigest() != header.hash:
         raise PlanError(f"{path.name}: is not whole or was changed after it was made: its hash differs")
 

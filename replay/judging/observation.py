@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from replay import canary
-from replay.plan import PlanHeader, Role, Send, read_header
+from replay.plan import PlanHeader, Role, Send, placed, read_header
 from replay.planning.bodies import prompt_of
 from replay.results import CUT_OFF, Result
 from service.core.events import Kind
@@ -87,7 +87,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """A plan's sends by id, bodies left in the file."""
+    """A plan's sends by id, bodies left in the file; PlanError for one that was changed or is not whole."""
 
     def __init__(self, path: Path) -> None:
         self.header: PlanHeader = read_header(path)
@@ -96,7 +96,7 @@ class Index:
         self.rounds = {block.index: block.round for block in self.header.blocks}
         self._path = path
         self._file: BinaryIO | None = None
-        for offset, send in _offsets(path):
+        for offset, send in placed(path):
             self.sends[send.id] = Planned(offset, send.role, send.control_of)
             if send.canary:
                 self.marks[send.canary] = send.id
@@ -216,15 +216,6 @@ def _compared(index: Index, one: Observation, whole: Mapping[str, bytes]) -> Obs
     if one.failure or control is None or control not in whole:
         return one
     return msgspec.structs.replace(one, changed=whole[control] != one.digest)
-
-
-def _offsets(path: Path) -> Iterator[tuple[int, Send]]:
-    with path.open("rb") as file:
-        file.readline()
-        offset = file.tell()
-        for line in file:
-            yield offset, _send.decode(line)
-            offset += len(line)
 
 
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value

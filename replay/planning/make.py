@@ -14,6 +14,7 @@ Cost: 12,031 requests of Mooncake in two arms in .6 s, files included.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 from msgspec.structs import replace
@@ -106,8 +107,10 @@ def _fit(requests: Sequence[TraceRequest], wishes: Wishes) -> None:
     if len(set(names)) < len(names) or not names:
         raise PlanError("arms need names, each another")
     _fit_contrast(names, wishes.contrast)
-    if any(arm.load <= 0 for arm in wishes.arms):
-        raise PlanError("an arm's load is above 0")
+    if not all(0 < arm.load < inf for arm in wishes.arms):
+        raise PlanError("an arm's load is a number above 0")
+    if not 0 < (wishes.rate_per_s or 1.0) < inf or not 0 <= wishes.pause_s < inf:
+        raise PlanError("a rate is a number above 0, a pause one of seconds")
     if wishes.rounds < 1 or not 0 < wishes.thin <= 1:
         raise PlanError("a plan has at least one round and keeps a share above 0 of its families")
     for arm in wishes.arms:
@@ -115,6 +118,10 @@ def _fit(requests: Sequence[TraceRequest], wishes: Wishes) -> None:
 
 
 def _fit_contrast(names: Sequence[str], asked: Contrast) -> None:
+    if not 0 < asked.margin_per_10k <= PER:
+        raise PlanError("a margin is above 0 and at most 10,000 per 10,000")
+    if not 0 <= asked.incident_window_s < inf:
+        raise PlanError("the window of an incident is a number of seconds")
     if wrong := {asked.low, asked.high} - set(names):
         raise PlanError(f"the contrast names {', '.join(sorted(wrong))}; arms are {', '.join(names)}")
     if asked.event == "changed":

@@ -240,7 +240,7 @@ def _planned(port: AdminPort, own_id: str, out: Path, wishes: "CaseWishes") -> "
     except (SourceError, PlanError) as error:
         raise Unfit(f"case: {error}") from None
     except OSError as error:
-        raise Unfit(f"case: {error.filename}: {error.strerror}") from None
+        raise Unfit(f"case: {error.filename or folder}: {error.strerror}") from None
 
 
 def _replayed(

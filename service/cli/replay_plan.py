@@ -184,7 +184,7 @@ def plan(
     except (PlanError, TraceError) as error:
         raise Unfit(f"plan: {error}") from None
     except OSError as error:
-        raise Unfit(f"plan: {error.filename}: {error.strerror}") from None
+        raise Unfit(f"plan: {error.filename or out}: {error.strerror}") from None
     if json_output:
         print_json(told(written))
         return DONE

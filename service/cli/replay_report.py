@@ -55,7 +55,7 @@ def report(
         if junit is not None:
             junit.write_text(junit_of(found), encoding="utf-8")
     except OSError as error:
-        raise Unfit(f"report: {error.filename}: {error.strerror}") from None
+        raise Unfit(f"report: {error.filename or out}: {error.strerror}") from None
     with read_or_not():
         print_line(f"{found.verdict.verdict}: {found.verdict.why}")
         print_line(f"report in {out}")

@@ -208,7 +208,7 @@ def merge(results: list[Path], *, out: Path, apart: Flag = False) -> int:
     except ResultsError as error:
         raise Unfit(f"merge: {error}") from None
     except OSError as error:
-        raise Unfit(f"merge: {error.filename}: {error.strerror}") from None
+        raise Unfit(f"merge: {error.filename or out}: {error.strerror}") from None
     print_line(f"{out}: {len(results)} shards of plan {header.plan_hash[:12]}")
     return DONE
 
@@ -252,7 +252,7 @@ def to_the_end(plan: Path, out: Path, wishes: RunWishes, options: "Options") -> 
     except (PlanError, ResultsError, TargetError, ControlError, CalibrationError) as error:
         raise Unfit(f"run: {error}") from None
     except OSError as error:
-        raise Unfit(f"run: {error.filename}: {error.strerror}") from None
+        raise Unfit(f"run: {error.filename or out}: {error.strerror}") from None
 
 
 async def _calibrated(plan: Path, out: Path, wishes: RunWishes, options: "Options") -> "Summary":

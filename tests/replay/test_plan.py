@@ -11,6 +11,7 @@ from replay.plan import (
     PlanError,
     PlanHeader,
     Send,
+    placed,
     read_header,
     read_plan,
     verify,
@@ -81,6 +82,22 @@ def test_a_plan_that_fails_in_the_making_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         write_plan(tmp_path / "plan.jsonl", HEADER, (send for _ in [0] for send in broken()))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_has_no_infinity(tmp_path: Path) -> None:
+    endless = PlanHeader(arms=[Arm(name="idle", load=float("inf"))])
+    with pytest.raises(PlanError, match="numbers of a plan are finite"):
+        write_plan(tmp_path / "plan.jsonl", endless, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_send_is_found_where_its_line_begins(tmp_path: Path) -> None:
+    path = tmp_path / "plan.jsonl"
+    write_plan(path, HEADER, SENDS)
+    with path.open("rb") as file:
+        for at, send in placed(path):
+            file.seek(at)
+            assert f'"id":"{send.id}"'.encode() in file.readline()
 
 
 def test_a_send_shows_no_text() -> None:

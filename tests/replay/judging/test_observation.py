@@ -1,5 +1,6 @@
 """Observations: what counts as an answer, and when an answer is bad."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from replay.judging.observation import (
     observe,
     prompt_text,
 )
-from replay.plan import Recipe, Send
+from replay.plan import PlanError, Recipe, Send
 from replay.results import Result
 from service.core.events import Kind
 from tests.replay.judging.made import RIGHT, WRONG, planned, result, rules
@@ -118,3 +119,16 @@ def test_results_of_another_plan_are_passed_over(tmp_path: Path) -> None:
     stranger = result(Send(id="stranger", arm="idle", block=0, at_s=0))
     assert observe(index, [stranger], rules()) == []
     assert repr(index) == "<Index 40 sends>"
+
+
+@pytest.mark.parametrize(
+    "changed", [lambda plan: plan[:-9], lambda plan: plan.replace(b"Question 3?", b"Question 4?")]
+)
+def test_a_plan_that_is_not_the_one_that_was_run_is_not_judged(
+    changed: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "p"
+    planned(path, requests=16, rounds=2)
+    path.write_bytes(changed(path.read_bytes()))
+    with pytest.raises(PlanError):
+        Index(path)

@@ -1,10 +1,12 @@
 """Plans: arms that differ in nothing but what they are about."""
 
 from collections import Counter
+from math import inf, nan
 from time import process_time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from replay.canary import MARK
 from replay.plan import RETURN, Arm, Contrast, PlanError, PlanHeader, Send
@@ -155,7 +157,13 @@ def test_the_notes_tell_ties_and_what_the_size_can_do() -> None:
         ({"arms": (ARMS[0], ARMS[0])}, "arms need names"),
         ({"arms": (ARMS[0], Arm(name="busy"))}, "the contrast names peak"),
         ({"arms": ARMS[::-1]}, "must be the first arm"),
-        ({"arms": (ARMS[0], Arm(name="peak", load=0))}, "load is above 0"),
+        ({"arms": (ARMS[0], Arm(name="peak", load=0))}, "load is a number above 0"),
+        ({"arms": (ARMS[0], Arm(name="peak", load=inf))}, "load is a number above 0"),
+        ({"arms": (ARMS[0], Arm(name="peak", load=nan))}, "load is a number above 0"),
+        ({"rate_per_s": inf}, "a rate is a number above 0"),
+        ({"pause_s": inf}, "a pause one of seconds"),
+        ({"contrast": replace(CONTRAST, margin_per_10k=inf)}, "a margin is above 0"),
+        ({"contrast": replace(CONTRAST, incident_window_s=inf)}, "window of an incident"),
         ({"rounds": 41}, "fill 40 rounds, not 41"),
         ({"thin": 0}, "at least one round"),
         ({"thin": 0.001}, "no request is left"),

@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint check-rules check-dashboards test test-sglang demo bench-gateway bench-path bench-detectors lock
+.PHONY: help setup lint check-rules check-dashboards check-deploy test test-sglang demo bench-gateway bench-path bench-detectors lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,9 +44,26 @@ check-rules: ## alerts.yaml, its promtool tests, and the routing of the Alertman
 	promtool check rules --lint=all --lint-fatal alerts.yaml
 	promtool test rules rules/*.test.yaml
 	amtool check-config docker/alertmanager/alertmanager.yaml
+	amtool config routes test --config.file docker/alertmanager/alertmanager.yaml --verify.receivers=page severity=critical
+	amtool config routes test --config.file docker/alertmanager/alertmanager.yaml --verify.receivers=ticket severity=warning
+	promtool check config --syntax-only docker/prometheus/prometheus.yaml
 
 check-dashboards: setup ## lab, router, sidecar, Prometheus and Alertmanager together: panels have series, alerts fire
-	.venv/bin/python -m pytest -s tests/observed/live_operations.py $(ARGS)
+	.venv/bin/python -m pytest -s tests/observed/live_*.py $(ARGS)
+
+# Linters of images and manifests, in an environment of their own. Without kubectl the base is not built.
+.venv-deploy/.ready: requirements/deploy.txt
+	$(PYTHON) -m venv .venv-deploy
+	.venv-deploy/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/deploy.txt
+	@touch $@
+
+check-deploy: .venv-deploy/.ready ## hadolint, the compose specification's schema, Kubernetes' own schemas
+	.venv-deploy/bin/hadolint docker/*Dockerfile
+	.venv-deploy/bin/check-jsonschema --builtin-schema vendor.compose-spec docker/compose.yaml docker/compose.gpu.yaml docker/gpu-pd/compose.yaml
+	.venv-deploy/bin/kubernetes-validate --strict --kubernetes-version 1.33 docker/k8s/replay-job.yaml docker/k8s/base/gateway.yaml docker/k8s/beside/networkpolicy.yaml
+	@if command -v kubectl >/dev/null; then kubectl kustomize docker/k8s/base > .venv-deploy/base.yaml && \
+	  .venv-deploy/bin/kubernetes-validate --strict --no-warn --kubernetes-version 1.33 .venv-deploy/base.yaml; \
+	  else echo "check-deploy: kubectl is missing: the base was not built, its parts were checked"; fi
 
 test: check-rules setup lint ## every check: rules, lint, then pytest
 	.venv/bin/python -m pytest $(ARGS)
@@ -109,7 +126,7 @@ bench-replay: setup .venv-bench-sglang/.ready .venv-bench-aiperf/.ready .venv-be
 lock: ## compile requirements/*.txt anew
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip --disable-pip-version-check --quiet install "uv>=0.13,<1"
-	for name in runtime dev router lab-mooncake ray bench-aiperf bench-guidellm "bench-sglang --no-deps"; do \
+	for name in runtime dev router deploy lab-mooncake ray bench-aiperf bench-guidellm "bench-sglang --no-deps"; do \
 	  set -- $$name; .venv-lock/bin/uv pip compile $$2 --quiet --upgrade --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links requirements/$$1.in -o requirements/$$1.txt || exit 1; \
 	done

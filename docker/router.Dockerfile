@@ -7,5 +7,7 @@ RUN python -m venv /smg \
  && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin router
 ENV PATH=/smg/bin:$PATH
 USER 10001
+HEALTHCHECK --interval=10s --timeout=5s --retries=6 \
+  CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:30000/readiness')"]
 ENTRYPOINT ["smg"]
 CMD ["--help"]

@@ -3,12 +3,14 @@
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from replay.lab.router import DEFAULT_BINARY
 from service.cli import run
 from service.config.layers import load_settings
 from service.config.settings import Settings
@@ -22,10 +24,12 @@ GPU: Final[dict[str, Any]] = yaml.safe_load((DOCKER / "compose.gpu.yaml").read_t
 GPU_SERVICES: Final[dict[str, Any]] = GPU["services"]
 ENGINES: Final = ("prefill-0", "decode-0", "decode-1")
 SERVER_ARGS: Final = set(json.loads((ROOT / "tests/fixtures/lab/sgl-server-info-keys.json").read_text()))
-BASE: Final = DOCKER / "k8s" / "base"
-SIDECAR: Final[dict[str, Any]] = yaml.safe_load((BASE / "sidecar.yaml").read_text())
+BASE, BESIDE = DOCKER / "k8s" / "base", DOCKER / "k8s" / "beside"
+SIDECAR: Final[dict[str, Any]] = yaml.safe_load((BESIDE / "sidecar.yaml").read_text())
+GATEWAY, SERVICE, BUDGET = yaml.safe_load_all((BASE / "gateway.yaml").read_text())
+SMG: Final[dict[str, Any]] = GATEWAY["spec"]["template"]["spec"]["containers"][0]
 CONTAINER: Final[dict[str, Any]] = SIDECAR["spec"]["template"]["spec"]["initContainers"][0]
-MANIFESTS: Final = sorted(BASE.glob("*.yaml"))
+MANIFESTS: Final = sorted([*BASE.glob("*.yaml"), *BESIDE.glob("*.yaml")])
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -98,26 +102,64 @@ def test_a_router_that_is_down_does_not_restart_its_sidecar() -> None:
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_a_manifest_is_one_named_resource(path: Path) -> None:
-    made = yaml.safe_load(path.read_text())
-    assert made["apiVersion"]
-    assert made["kind"]
-    assert path.name == "kustomization.yaml" or made["metadata"]["name"]
+    for made in yaml.safe_load_all(path.read_text()):
+        assert made["apiVersion"]
+        assert made["kind"]
+        assert path.name == "kustomization.yaml" or made["metadata"]["name"]
 
 
-def test_the_kustomization_takes_every_manifest() -> None:
-    taken = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
-    assert set(taken) == {path.name for path in MANIFESTS} - {"kustomization.yaml"}
+@pytest.mark.parametrize("folder", [BASE, BESIDE], ids=lambda path: path.name)
+def test_a_kustomization_takes_every_manifest_of_its_folder(folder: Path) -> None:
+    made = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    taken = {*made["resources"], *(patch["path"] for patch in made.get("patches", ()))}
+    assert taken == {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+
+
+def test_the_gateway_of_the_base_is_one_that_the_component_stands_beside() -> None:
+    (patch,) = yaml.safe_load((BESIDE / "kustomization.yaml").read_text())["patches"]
+    name, _, value = patch["target"]["labelSelector"].partition("=")
+    assert (patch["target"]["kind"], patch["path"]) == (GATEWAY["kind"], "sidecar.yaml")
+    assert GATEWAY["metadata"]["labels"][name] == value
+    assert yaml.safe_load((BASE / "kustomization.yaml").read_text())["components"] == ["../beside"]
+
+
+def test_clients_reach_the_gateway_through_the_guard_alone() -> None:
+    (port,) = SERVICE["spec"]["ports"]
+    assert port["targetPort"] in {one["name"] for one in CONTAINER["ports"]}
+    labels = GATEWAY["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        SERVICE["spec"]["selector"],
+        *(one["spec"]["selector"]["matchLabels"] for one in (GATEWAY, BUDGET)),
+    ):
+        assert selector.items() <= labels.items()
+    host, port_of_smg = (SMG["args"][SMG["args"].index(option) + 1] for option in ("--host", "--port"))
+    assert host == "127.0.0.1"
+    assert f"http://{host}:{port_of_smg}" in CONTAINER["args"]
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    "words",
+    [SMG["args"], shlex.split(SERVICES["router"]["command"]), shlex.split(GPU_SERVICES["router"]["command"])],
+)
+def test_the_router_is_started_with_options_that_it_has(words: list[str]) -> None:
+    asked = [str(DEFAULT_BINARY), words[0], "--help"]
+    known = subprocess.run(asked, capture_output=True, text=True, timeout=50, check=True).stdout
+    assert words[0] == "launch"
+    assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z][a-z-]+", known))
 
 
 def test_the_monitor_and_the_policy_find_the_sidecars_pods() -> None:
     labels = SIDECAR["spec"]["template"]["metadata"]["labels"]
-    monitor = yaml.safe_load((BASE / "podmonitor.yaml").read_text())["spec"]
-    policy = yaml.safe_load((BASE / "networkpolicy.yaml").read_text())["spec"]
+    monitor = yaml.safe_load((BESIDE / "podmonitor.yaml").read_text())["spec"]
+    policy = yaml.safe_load((BESIDE / "networkpolicy.yaml").read_text())["spec"]
     assert monitor["selector"]["matchLabels"].items() <= labels.items()
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
-    assert monitor["podMetricsEndpoints"][0]["port"] in {port["name"] for port in CONTAINER["ports"]}
+    ports = (*CONTAINER["ports"], *SMG["ports"])
+    scraped = {point["port"] for point in monitor["podMetricsEndpoints"]}
+    assert scraped == {"admin", "smg-metrics"} <= {port["name"] for port in ports}
     admitted = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
-    assert {port["containerPort"] for port in CONTAINER["ports"]} <= admitted
+    assert {port["containerPort"] for port in ports} <= admitted
 
 
 def words_of(engine: str) -> list[str]:

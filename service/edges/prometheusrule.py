@@ -1,6 +1,6 @@
 """`alerts.yaml` as the Prometheus operator's resource.
 
-    python -m service.edges.prometheusrule alerts.yaml docker/k8s/base/prometheusrule.yaml
+    python -m service.edges.prometheusrule alerts.yaml docker/k8s/beside/prometheusrule.yaml
 
 The text is the same, comments included, one step further in; a test keeps the file fresh. The labels are what
 an operator's `ruleSelector` looks for: without the right one the rules are never loaded, and nothing says so.

@@ -19,4 +19,4 @@ def test_the_resource_holds_the_very_rules() -> None:
 def test_the_shipped_file_is_fresh(tmp_path: Path) -> None:
     out = tmp_path / "rule.yaml"
     assert main([str(ROOT / "alerts.yaml"), str(out)]) == 0
-    assert out.read_text() == (ROOT / "docker/k8s/base/prometheusrule.yaml").read_text()
+    assert out.read_text() == (ROOT / "docker/k8s/beside/prometheusrule.yaml").read_text()

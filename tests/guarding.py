@@ -150,6 +150,7 @@ def new_desk() -> Desk:
         product_above=3.0,
         suspect_telemetry=5.0,
         suspect_other=2.0,
+        second_opinion=5.0,
     )
     return Desk([Watchword()], fusion)
 

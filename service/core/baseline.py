@@ -4,7 +4,14 @@ A stratum is a model, a worker, a draft depth and a kind of request (temperature
 `anchors`). Of each are kept, from clean streams only: how often each depth was reached and accepted, and a
 histogram of acceptance in windows of 16 steps. From these comes the anchor, by depth:
 
-    a[d] = h[d] * max(q / mean, least)     h: acceptance at depth d; q: the 0.1 % quantile of the windows
+    a[d] = h[d] * lowest / mean                                     h: acceptance at depth d
+    lowest = mean - sqrt((mean - q)^2 - (z s)^2)                    q: the 0.1 % quantile of the windows
+
+A window of 16 steps is low by chance, too: z s is how low a 0.1 % quantile lies where all requests are alike
+(s^2: the variance of a step's accepted drafts over the steps of a window). What it explains is no difference
+between requests, and the e-process allows for chance by itself; anchors that count it twice find nothing
+within an agent's short answers. Of streams whose mean alone is known nothing is taken off: what changes
+within them does not show in a mean.
 
 Small samples shrink: the anchor of a stratum with n windows is n / (n + `PRIOR`) its own, the rest its
 parent's (the same request kind on any worker, then the model as a whole). Under `ENOUGH` windows a sheet has
@@ -19,6 +26,8 @@ a stream of which only the mean is known; the anchors of a worker 5 us a stratum
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from math import sqrt
+from statistics import NormalDist
 from typing import Final
 
 import msgspec
@@ -55,7 +64,8 @@ RATE_MIN: Final = 0.01
 """So that its logarithm is one."""
 
 LEAST: Final = 0.2
-"""Of its mean that the anchor of a depth is at least."""
+MOST: Final = 0.95
+"""Of its mean that the anchor of a depth is at least, and at most: a mean is an estimate."""
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -74,6 +84,7 @@ class Sheet(msgspec.Struct):
     accepted: list[float]  # ... and its draft accepted
     windows: list[float]  # by acceptance, in `BINS`
     streams: float = 0.0
+    inverse: float = 0.0  # sum over the windows of 1 / steps, where each step is known
 
     @classmethod
     def blank(cls) -> "Sheet":
@@ -83,6 +94,7 @@ class Sheet(msgspec.Struct):
         for counts in (self.reached, self.accepted, self.windows):
             counts[:] = [count * factor for count in counts]
         self.streams *= factor
+        self.inverse *= factor
 
     def add(self, steps: Sequence[tuple[int, int]]) -> None:
         """One clean stream, as (drafted, accepted) of each step."""
@@ -95,6 +107,7 @@ class Sheet(msgspec.Struct):
             window = steps[start : start + WINDOW_STEPS]
             if len(window) >= LEAST_STEPS:
                 self.windows[_bin(window)] += 1
+                self.inverse += 1 / len(window)
 
     def add_mean(self, steps: float, accepted: float, depth: int) -> None:
         """A stretch of which only the mean is known: every depth as if it were accepted alike."""
@@ -115,6 +128,16 @@ class Sheet(msgspec.Struct):
         for mine, theirs in pairs:
             mine[:] = [one + more for one, more in zip(mine, theirs, strict=True)]
         self.streams += other.streams
+        self.inverse += other.inverse
+
+    def chance(self, depth: int, windows: float) -> float:
+        """The variance of a window's acceptance where all requests are alike."""
+        share = [
+            accepted / self.reached[0] for accepted in self.accepted[:depth]
+        ]  # of steps that got so deep
+        mean = sum(share)
+        square = sum((2 * place + 1) * one for place, one in enumerate(share))
+        return (square - mean**2) / depth**2 * self.inverse / windows
 
 
 def anchor(sheet: Sheet, depth: int) -> tuple[float, ...]:
@@ -129,7 +152,10 @@ def anchor(sheet: Sheet, depth: int) -> tuple[float, ...]:
         if below > QUANTILE * total:
             quantile = place / BINS
             break
-    scale = min(max(quantile / mean, LEAST), 1.0) if mean else 1.0
+    deviations = NormalDist().inv_cdf(max(QUANTILE, 1 / total))
+    fall = (mean - quantile) ** 2 - deviations**2 * sheet.chance(max(depth, 1), total)
+    lowest = mean - sqrt(max(fall, 0.0))
+    scale = min(max(lowest / mean, LEAST), MOST) if mean else MOST
     hazards = [
         accepted / reached
         for accepted, reached in zip(sheet.accepted, sheet.reached, strict=True)

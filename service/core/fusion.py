@@ -5,7 +5,11 @@
                                             evidence: accept counts on one side, characters on the other;
                                             full acceptance multiplies repetition, and nothing else
     CORRUPT  when E >= act and the best non-telemetry e is at least `factor`: acceptance alone never acts
-    SUSPECT  when the telemetry e reaches `suspect_telemetry`, or any other `suspect_other`
+    SUSPECT  when the telemetry e reaches `suspect_telemetry`, or any other `suspect_other`; or both are at
+             least `factor` and their product reaches `suspect_telemetry`
+
+A suspicion costs a client time; a second opinion, once the answer has ended and nothing of it is out, costs
+one generation. Doubt is what that is weighed by: the strongest single side, or the product of both.
 
 All in log10. The kind, detector, unit and onset are those of the strongest non-telemetry finding; with
 telemetry alone the kind is `low_acceptance`. Ties go to the earliest token, then to the name, so that the
@@ -29,6 +33,7 @@ class Fusion:
     product_above: float
     suspect_telemetry: float
     suspect_other: float
+    second_opinion: float
 
     def __post_init__(self) -> None:
         if any(weight <= 0 for weight in self.weights.values()) or sum(self.weights.values()) > 1 + 1e-9:
@@ -61,6 +66,18 @@ class Fusion:
             foreign=lead.foreign,
         )
 
+    def doubt(self, findings: Iterable[Finding]) -> float:
+        """How strongly the strongest side speaks, or both together."""
+        said = sorted(findings, key=_strength)
+        other = next((f for f in said if f.channel is not Channel.TELEMETRY), None)
+        telemetry = next((f for f in said if f.channel is Channel.TELEMETRY and _counts(f, other)), None)
+        return max(_strongest(telemetry), _strongest(other), self._together(telemetry, other))
+
+    def _together(self, telemetry: Finding | None, other: Finding | None) -> float:
+        """Two weak witnesses of independent evidence; 0 unless both say something."""
+        low, text = _strongest(telemetry), _strongest(other)
+        return low + text if min(low, text) >= self.factor else 0.0
+
     def _evidence(self, said: list[Finding], telemetry: Finding | None, other: Finding | None) -> float:
         total = sum(self.weights.get(f.detector, 0.0) * 10.0 ** min(f.log10_e, 300.0) for f in said)
         average = log10(total) if total > 0 else -300.0
@@ -71,12 +88,17 @@ class Fusion:
         return max(average, telemetry.log10_e + other.log10_e)
 
     def _level(self, evidence: float, telemetry: Finding | None, other: Finding | None) -> Level:
-        text = other.log10_e if other else 0.0
+        text = _strongest(other)
         if evidence >= self.act and text >= self.factor:
             return Level.CORRUPT
-        if text >= self.suspect_other or (telemetry and telemetry.log10_e >= self.suspect_telemetry):
+        low = max(_strongest(telemetry), self._together(telemetry, other))
+        if text >= self.suspect_other or low >= self.suspect_telemetry:
             return Level.SUSPECT
         return Level.CLEAN
+
+
+def _strongest(finding: Finding | None) -> float:
+    return finding.log10_e if finding else 0.0
 
 
 def _strength(finding: Finding) -> tuple[float, int, str]:

@@ -35,9 +35,6 @@ QUIET_S: Final = 1.0
 STALL_S: Final = 0.75
 """A tick so late is our own stall, or the whole machine's: it says nothing about the engine."""
 RETRYABLE_STATUS: Final = frozenset({500, 502, 503, 504})
-SECOND_OPINION_LOG10_E: Final = 5.0
-"""Telemetry alone never takes a running generation back. As strong as this at the end of an answer of which
-nothing has gone out, it buys one more generation elsewhere: the same prompt is the fairest control."""
 
 
 class Monitor(Custody):
@@ -278,8 +275,14 @@ class Monitor(Custody):
         return (*actions, Finish(), *self._close(self._clean_outcome(), now))
 
     def _wants_second_opinion(self, judgement: Judgement) -> bool:
-        strong = judgement.level is Level.SUSPECT and judgement.log10_e >= SECOND_OPINION_LOG10_E
-        return strong and not self.released and not self.record.suspected
+        """At the end of an answer of which nothing is out, suspicion buys one more generation elsewhere.
+
+        The same prompt is the fairest control. It never takes a running generation back.
+        """
+        if judgement.level is not Level.SUSPECT or self.released or self.record.suspected:
+            return False
+        inspector, fusion = self.generation.inspector, self._desk.fusion
+        return inspector is not None and fusion.doubt(inspector.findings()) >= fusion.second_opinion
 
     def _lost(self, ending: Ending, now: float) -> Sequence[Action]:
         """Router or engine failed us before the response was complete."""

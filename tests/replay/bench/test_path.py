@@ -12,7 +12,15 @@ from service.core.detectors.silence import Silence
 from service.core.events import Policy
 from service.core.fusion import Fusion
 
-FUSION = Fusion({}, act=5.0, factor=1.0, product_above=1.0, suspect_telemetry=5.0, suspect_other=1.5)
+FUSION = Fusion(
+    {},
+    act=5.0,
+    factor=1.0,
+    product_above=1.0,
+    suspect_telemetry=5.0,
+    suspect_other=1.5,
+    second_opinion=5.0,
+)
 
 
 def test_what_is_fed_is_what_the_worker_sends() -> None:

@@ -70,9 +70,31 @@ def test_a_small_sample_shrinks_towards_its_parents() -> None:
     baselines = learned(key_of("m", "http://other", K, 0.8, grammar=False), (0.95, 0.95, 0.95), 400)
     learned(WARM, (0.8, 0.8, 0.8), 25, baselines)
     anchors = baselines.anchors(WORKER, K)
-    alone = anchor(learned(WARM, (0.8, 0.8, 0.8), 400).sheets[WARM], K)
+    own = anchor(baselines.sheets[WARM], K)
     assert anchors is not None
-    assert anchors.of("m", 0.8, grammar=False)[0] > alone[0]
+    low, high = sorted((own[0], anchors.by_kind["m", ANY][0]))
+    assert low < anchors.of("m", 0.8, grammar=False)[0] < high
+
+
+def test_chance_within_a_window_is_no_difference_between_requests() -> None:
+    # requests that are all alike have an anchor near their mean, those that differ one far below
+    alike = anchor(learned(WARM, (0.8, 0.8, 0.8), 400).sheets[WARM], K)
+    rng, baselines = random.Random(3), Baselines()
+    for _ in range(400):
+        rate = rng.betavariate(8, 2)
+        baselines.learn(WARM, stream(rng, (rate, rate, rate)))
+    differing = anchor(baselines.sheets[WARM], K)
+    assert alike[0] > 0.6
+    assert differing[0] < 0.4
+
+
+def test_what_changes_within_a_stream_does_not_show_in_its_mean_so_nothing_is_taken_off() -> None:
+    known, means, rng = Baselines(), Baselines(), random.Random(4)
+    for _ in range(400):
+        steps = stream(rng, (0.8, 0.8, 0.8), WINDOW_STEPS)
+        known.learn(WARM, steps)
+        means.learn_mean(WARM, [(WINDOW_STEPS, sum(accepted for _, accepted in steps))], K)
+    assert anchor(means.sheets[WARM], K)[0] < anchor(known.sheets[WARM], K)[0] - 0.1
 
 
 def test_copied_answers_do_not_raise_the_anchor_of_others() -> None:

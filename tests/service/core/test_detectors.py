@@ -11,6 +11,7 @@ FUSION = {
     "product_above": 2.0,
     "suspect_telemetry": 3.0,
     "suspect_other": 1.5,
+    "second_opinion": 2.5,
 }
 SILENCE = {field.name: 1 for field in fields(DETECTORS["silence"])}
 

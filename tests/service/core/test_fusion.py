@@ -12,6 +12,7 @@ FUSION = Fusion(
     product_above=2.0,
     suspect_telemetry=3.0,
     suspect_other=1.5,
+    second_opinion=2.5,
 )
 
 
@@ -80,7 +81,7 @@ def test_a_detector_without_a_weight_still_seconds() -> None:
 @pytest.mark.parametrize("weights", [{"loop": 0.7, "garble": 0.4}, {"loop": 0.0}, {"loop": -0.1}])
 def test_weights_that_are_no_mean_are_refused(weights: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="weights"):
-        Fusion(weights, 5.0, 1.0, 2.0, 3.0, 1.5)
+        Fusion(weights, 5.0, 1.0, 2.0, 3.0, 1.5, 2.5)
 
 
 @given(st.permutations([telemetry(3.5), text(2.5), text(5.8, "garble", Kind.GARBLED), text(5.8, at=119)]))
@@ -94,3 +95,29 @@ def test_to_act_takes_evidence_and_another_channel(low: float, high: float) -> N
     if judgement.level is Level.CORRUPT:
         assert high >= FUSION.factor
         assert judgement.log10_e >= FUSION.act
+
+
+def test_two_weak_witnesses_of_different_things_are_suspected_together() -> None:
+    assert FUSION.judge([telemetry(2.0), text(1.0)]).level is Level.SUSPECT
+    assert FUSION.judge([telemetry(1.5), text(1.0)]) == CLEAN
+    assert FUSION.judge([telemetry(2.5), text(0.5)]) == CLEAN
+
+
+@pytest.mark.parametrize(
+    ("said", "doubt"),
+    [
+        ([], 0.0),
+        ([telemetry(3.5)], 3.5),
+        ([text(2.0), text(2.5, "garble", Kind.GARBLED)], 2.5),
+        ([telemetry(2.0), text(1.5)], 3.5),
+        ([telemetry(2.0), text(0.5)], 2.0),
+    ],
+)
+def test_doubt_is_the_strongest_side_or_both_together(said: list[Finding], doubt: float) -> None:
+    assert FUSION.doubt(said) == doubt
+
+
+def test_full_acceptance_casts_no_doubt_but_on_repetition() -> None:
+    full = Finding("saturation", Channel.TELEMETRY, Kind.REPETITION, 3.0, 90)
+    assert FUSION.doubt([full]) == 0.0
+    assert FUSION.doubt([full, text(1.0)]) == 4.0

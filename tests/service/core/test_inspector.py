@@ -20,7 +20,7 @@ from service.core.events import (
 from service.core.fusion import Fusion
 from service.core.inspector import Inspector
 
-FUSION = Fusion({"word": 1.0}, 5.0, 1.0, 2.0, 3.0, 1.5)
+FUSION = Fusion({"word": 1.0}, 5.0, 1.0, 2.0, 3.0, 1.5, 2.5)
 
 
 @dataclass

@@ -37,7 +37,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.sse"))
 KINDS = {"clean": Kind.NORMAL, "nan": Kind.SILENT, "zero": Kind.REPETITION}
 """What KV overwritten with NaN, or with zeros, makes of an answer."""
 DRAFTS = 4
-FUSION = Fusion({}, 5.0, 1.0, 2.0, 3.0, 1.5)
+FUSION = Fusion({}, 5.0, 1.0, 2.0, 3.0, 1.5, 2.5)
 
 
 @dataclass

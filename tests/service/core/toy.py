@@ -42,6 +42,7 @@ FUSION = Fusion(
     product_above=2.0,
     suspect_telemetry=3.0,
     suspect_other=1.0,
+    second_opinion=5.0,
 )
 
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from replay import canary
 from replay.plan import RETURN, Arm, Block, Contrast, PlanError, PlanHeader, Recipe, Send
-from replay.planning import arrivals, dose, levels
+from replay.planning import arrivals, dose, knobs, levels
 from replay.planning.bodies import cleaned, seeded
 from replay.stats.exact import PER
 from replay.stats.power import power, requests_needed
@@ -115,6 +115,7 @@ def _fit(requests: Sequence[TraceRequest], wishes: Wishes) -> None:
         raise PlanError("a plan has at least one round and keeps a share above 0 of its families")
     for arm in wishes.arms:
         dose.dose_of(arm)
+    knobs.check(wishes.arms)
 
 
 def _fit_contrast(names: Sequence[str], asked: Contrast) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from service.cli.exits import DONE, FOUND, Unfit
 from service.cli.options import JsonFlag, print_line, read_or_not
+from service.cli.replay_run import AS_WISHED, RunWishes, end_code, lines_of, to_the_end
 
 if TYPE_CHECKING:
     from replay.bisect import Bisected
@@ -16,27 +17,36 @@ def bisect(
     plan: Path,
     results: Path,
     *,
-    control: str = "",
+    target: str = "",
+    wishes: RunWishes = AS_WISHED,
+    against: str = "",
     rules: str = "default",
     json_output: JsonFlag = False,
 ) -> int:
-    """Name the knob that matters, from a run whose arms turn one knob each beside a control.
+    """Name the knob that matters: arms that turn one knob each, held against a control that turns none.
 
-    Example: specguard replay bisect knobs.plan knobs.results --control control
+    Example: specguard replay bisect knobs.plan knobs.results --target http://10.0.0.7:30000 --allow 10.0.0.7
+    --control decode=http://10.0.0.7:30001/lab/control
 
-    Such a plan is made by `specguard replay plan` with an --arm and --knobs for each setting, all at the load
-    that breaks things, and an arm that turns nothing. A cause takes the bad answers away while failures go
-    on; a trigger takes failures away with them, as a lower load or a longer timeout would.
+    Such a plan is made by `specguard replay plan` with one --arm, at the load that breaks things, and a
+    --turn for each knob. With --target it is run first; without, its results are there already. A cause takes
+    the bad answers away while failures go on; a trigger takes failures away with them, as a lower load or a
+    longer timeout would.
 
-    Exit codes: 0 no knob matters beyond chance, 1 a knob is named, 2 bad input.
+    Exit codes: 0 no knob matters beyond chance, 1 a knob is named, 2 bad input or a run that had to stop;
+    with --target also 3 the schedule was not kept, 4 the backend fails, 5 target not allowed, 130 Ctrl-C.
 
     Parameters
     ----------
     plan
         What `specguard replay plan` wrote.
     results
-        What `specguard replay run` wrote.
-    control
+        What `specguard replay run` wrote; with --target, where it goes.
+    target
+        Base URL of the test backend, to run the plan there first.
+    wishes
+        How it is run.
+    against
         The arm that turns no knob; the contrast's high arm unless named.
     rules
         A packaged rule set's name, or a file.
@@ -48,8 +58,10 @@ def bisect(
     from service.core.recorded import Rules
 
     loaded = load_rules(rules)
+    if target and (code := _run(plan, results, target, wishes)) != DONE:
+        return code
     try:
-        found = compare(plan, results, Rules(loaded.detectors, loaded.fusion), control=control)
+        found = compare(plan, results, Rules(loaded.detectors, loaded.fusion), control=against)
     except (PlanError, ResultsError) as error:
         raise Unfit(f"bisect: {error}") from None
     except OSError as error:
@@ -60,6 +72,16 @@ def bisect(
         else:
             _show(found)
     return FOUND if found.knob else DONE
+
+
+def _run(plan: Path, results: Path, target: str, wishes: RunWishes) -> int:
+    """Carry the plan out; what it came to is told where nothing is to be compared then."""
+    summary = to_the_end(plan, results, wishes, wishes.options(target, None))
+    code = end_code(summary)
+    if code != DONE:
+        for line in lines_of(summary, results):
+            print_line(line)
+    return code
 
 
 def _show(found: "Bisected") -> None:

@@ -13,7 +13,7 @@ from service.cli.admin_port import AdminPort, Where, identifier
 from service.cli.exits import BAD_INPUT, DONE, FOUND, NOT_ALLOWED, Unfit
 from service.cli.options import JsonFlag, print_json, print_line
 from service.cli.replay_judge import code_of, judged, show
-from service.cli.replay_run import RunWishes, exit_code, lines_of, to_the_end
+from service.cli.replay_run import RunWishes, end_code, lines_of, to_the_end
 
 if TYPE_CHECKING:
     from replay.judge import Judged
@@ -263,7 +263,7 @@ def _replayed(
     began = monotonic()
     summary = to_the_end(made.plan, results, wishes, wishes.options(target, None))
     if summary.stopped is not None and not summary.failing:
-        raise Unfit("case: " + "; ".join(lines_of(summary, results)), exit_code(summary))
+        raise Unfit("case: " + "; ".join(lines_of(summary, results)), end_code(summary))
     found = judged(made.plan, results, rules)
     (folder / "verdict.json").write_bytes(msgspec.json.encode(found))
     if tell:

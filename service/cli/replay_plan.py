@@ -14,6 +14,7 @@ from service.cli.options import JsonFlag, print_json, print_line
 if TYPE_CHECKING:
     from replay.plan import Arm, PlanHeader
     from replay.planning.agents import Agents
+    from replay.planning.knobs import Turn
     from replay.planning.make import Wishes
     from replay.trace import TraceHeader, TraceRequest
 
@@ -33,7 +34,11 @@ class PlanWishes:
     knobs
         What an arm sets, as NAME=JSON: {"control": {"decode": {...}}} is posted to the backend's control
         URLs before each of its blocks; {"dose": {"backlog_tokens", "prompt_tokens",
-        "prefill_tokens_per_s"}} holds up a prefill backlog.
+        "prefill_tokens_per_s"}} holds up a prefill backlog. What one arm sets every arm has to set: a knob
+        stays where it was turned.
+    turn
+        For `specguard replay bisect`: an arm beside the only --arm, the control, that differs from it in
+        this alone, as NAME=LOAD or NAME=JSON of knobs. Several times.
     contrast
         The two arms that the verdict is about, as LOW,HIGH; the first and the last unless given.
     event
@@ -75,6 +80,7 @@ class PlanWishes:
 
     arm: list[str] | None = None
     knobs: list[str] | None = None
+    turn: list[str] | None = None
     contrast: str | None = None
     event: Literal["corrupt", "wrong", "changed"] = "corrupt"
     margin: Annotated[float, Parameter(validator=Number(gt=0))] = 4.0
@@ -133,10 +139,18 @@ class PlanWishes:
         from replay.plan import Arm
 
         knobs = dict(_knob(one) for one in self.knobs or ())
-        arms = [_arm(one) for one in self.arm or ("idle=1", "peak=4")]
-        if stray := knobs.keys() - {name for name, _ in arms}:
+        named = [_arm(one) for one in self.arm or ("idle=1", "peak=4")]
+        if stray := knobs.keys() - {name for name, _ in named}:
             raise Unfit(f"plan: --knobs names {', '.join(sorted(stray))}, which is no --arm")
-        return tuple(Arm(name=name, load=load, knobs=knobs.get(name, {})) for name, load in arms)
+        arms = tuple(Arm(name=name, load=load, knobs=knobs.get(name, {})) for name, load in named)
+        return self._turned(arms) if self.turn else arms
+
+    def _turned(self, arms: "tuple[Arm, ...]") -> "tuple[Arm, ...]":
+        from replay.planning.knobs import beside
+
+        if len(arms) > 1 or self.arm is None:
+            raise Unfit("plan: --turn goes with one --arm, the control at the load that breaks things")
+        return beside(arms[0], [_turn(one) for one in self.turn or ()])
 
 
 AS_WISHED: Final = PlanWishes()
@@ -235,3 +249,13 @@ def _knob(text: str) -> tuple[str, dict[str, Any]]:
         return name, msgspec.json.decode(value, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise Unfit(f"plan: --knobs is NAME=JSON: {error}") from None
+
+
+def _turn(text: str) -> "Turn":
+    from replay.planning.knobs import Turn
+
+    name, _, value = text.partition("=")
+    try:
+        return Turn(name, msgspec.json.decode(value, type=dict[str, Any] | float))
+    except msgspec.DecodeError as error:
+        raise Unfit(f"plan: --turn is NAME=LOAD or NAME=JSON: {error}") from None

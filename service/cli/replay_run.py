@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from service.cli.exits import DONE, FAILING, FOUND, INTERRUPTED, NOT_ALLOWED, NOT_KEPT, Unfit
+from service.cli.exits import BAD_INPUT, DONE, FAILING, FOUND, INTERRUPTED, NOT_ALLOWED, NOT_KEPT, Unfit
 from service.cli.options import JsonFlag, print_json, print_line, read_or_not
 
 if TYPE_CHECKING:
@@ -222,6 +222,12 @@ def exit_code(summary: "Summary") -> int:
     if summary.stopped is not None:
         return FOUND
     return DONE if summary.kept else NOT_KEPT
+
+
+def end_code(summary: "Summary") -> int:
+    """The same for a command whose own 1 is a verdict: a run that had to stop is none."""
+    code = exit_code(summary)
+    return BAD_INPUT if code == FOUND else code
 
 
 def _carried_out(plan: Path, out: Path, wishes: RunWishes, options: "Options", *, json_output: bool) -> int:

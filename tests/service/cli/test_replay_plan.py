@@ -35,8 +35,9 @@ def test_a_trace_becomes_a_plan_that_says_what_it_can_show(
 
 def test_agents_and_knobs_come_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "agents.plan"
-    knobs = 'peak={"control": {"decode": {"race": "unfixed"}}}'
-    words = ["--agents", "20", "--steps", "4", "--branches", "2", "--rounds", "2", "--knobs", knobs, "--json"]
+    knobs = [f'{arm}={{"control": {{"decode": {{"race": "unfixed"}}}}}}' for arm in ("idle", "peak")]
+    set_by_both = ["--knobs", knobs[0], "--knobs", knobs[1]]
+    words = ["--agents", "20", "--steps", "4", "--branches", "2", "--rounds", "2", *set_by_both, "--json"]
     assert run(["replay", "plan", "--out", str(out), *words]) == DONE
     found = json.loads(capsys.readouterr().out)
     assert found["hash"] == verify(out).hash
@@ -53,6 +54,9 @@ def test_agents_and_knobs_come_through(tmp_path: Path, capsys: pytest.CaptureFix
         (["--agents", "9", "--arm", "idle=0", "--arm", "peak=2"], "above 0"),
         (["--agents", "9", "--knobs", "peak={"], "NAME=JSON"),
         (["--agents", "9", "--knobs", "top={}"], "top, which is no --arm"),
+        (["--agents", "9", "--knobs", 'peak={"control": {"decode": {"a": 1}}}'], "it would stay turned"),
+        (["--agents", "9", "--turn", "calm=1"], "--turn goes with one --arm"),
+        (["--agents", "9", "--arm", "control=4", "--turn", "calm"], "NAME=LOAD or NAME=JSON"),
         (["--agents", "9", "--contrast", "idle,night"], "names night"),
         (["--agents", "9", "--rounds", "99"], "not 99"),
     ],
@@ -78,3 +82,16 @@ def test_counting_changes_adds_an_arm_to_compare_with(
     words = ["--event", "changed", "--rounds", "2", "--json"]
     assert run(["replay", "plan", _trace(tmp_path), "--out", str(tmp_path / "p"), *words]) == DONE
     assert [arm["name"] for arm in json.loads(capsys.readouterr().out)["arms"]] == ["control", "idle", "peak"]
+
+
+def test_turns_are_arms_beside_the_control_that_they_are_held_against(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fence = 'fence={"control": {"decode": {"race": "fixed"}}}'
+    usual = 'control={"control": {"decode": {"race": "unfixed"}}}'
+    turns = ["--arm", "control=4", "--knobs", usual, "--turn", fence, "--turn", "calm=2"]
+    words = ["--out", str(tmp_path / "p"), "--rounds", "2", *turns, "--json"]
+    assert run(["replay", "plan", _trace(tmp_path), *words]) == DONE
+    made = json.loads(capsys.readouterr().out)
+    assert [(arm["name"], arm["load"]) for arm in made["arms"]] == [("fence", 4), ("calm", 2), ("control", 4)]
+    assert (made["contrast"]["low"], made["contrast"]["high"]) == ("fence", "control")

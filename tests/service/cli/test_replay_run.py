@@ -17,7 +17,7 @@ from replay.mock import Mock, serve
 from replay.runner import State, Summary
 from service.cli import run
 from service.cli.exits import BAD_INPUT, DONE, FAILING, FOUND, INTERRUPTED, NOT_ALLOWED, NOT_KEPT, Unfit
-from service.cli.replay_run import RunWishes, exit_code, lines_of, progress_line
+from service.cli.replay_run import RunWishes, end_code, exit_code, lines_of, progress_line
 from tests.replay.runkit import by_id, evenly, plan_of
 
 ALLOW = ("--allow", "127.0.0.1")
@@ -200,6 +200,8 @@ def summary(**more: Any) -> Summary:  # noqa: ANN401 - fields of a summary
 )
 def test_each_end_has_its_exit_code(more: dict[str, Any], code: int) -> None:
     assert exit_code(summary(**more)) == code
+    # Where 1 is a verdict, a run that had to stop is not to be taken for one.
+    assert end_code(summary(**more)) == (BAD_INPUT if code == FOUND else code)
 
 
 def test_a_broken_schedule_is_told_in_capitals() -> None:

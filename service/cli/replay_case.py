@@ -1,6 +1,8 @@
 """`specguard replay case` and `watch`: kept cases, idle and under load, and the verdict told back."""
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 HERE: Final = Where()
 AS_WISHED: Final = RunWishes()
+TOLD: Final = "untold.json"
+"""In a case's folder: a verdict that the sidecar has not got yet."""
 SEEN_MAX: Final = 500
 """Cases looked through for one that has not been replayed."""
 
@@ -121,15 +125,16 @@ def case(  # noqa: PLR0913 - one option each
     keep_to_yourself
         Do not tell the verdict to the sidecar.
     """
-    with AdminPort(where) as port:
+    with AdminPort(where) as port, _no_verdict():
         made = _planned(port, identifier(case_id), out, load.wishes(wishes.model))
         if dry_run:
             _show_price(made.price, json_output=json_output)
             return DONE
         if not target:
             raise Unfit("case: name a test backend with --target, or price it with --dry-run")
-        found = _replayed(port, case_id, made, target, wishes, rules, tell=not keep_to_yourself)
-    show(found, json_output=json_output)
+        found = _replayed(made, target, wishes, rules)
+        show(found, json_output=json_output)
+        _tell_or_not(port, case_id, made.plan.parent, tell=not keep_to_yourself)
     return code_of(found.verdict.verdict)
 
 
@@ -150,7 +155,8 @@ def watch(  # noqa: PLR0913 - one option each
     Example: specguard replay watch --target http://10.0.0.7:30000 --allow 10.0.0.7 --admin http://gw:8401
 
     Oldest first, one at a time. What has a verdict is not replayed again; a case that cannot be replayed is
-    told and passed over until the next start. Ctrl-C ends it after the run that is under way.
+    told and passed over until the next start. While the sidecar is away it is waited for, and a verdict is
+    told when it is back; a replay that was killed goes on where it stopped. Ctrl-C ends it.
 
     Exit codes: 0 done (with --most), 2 bad input, 5 target not allowed, 130 Ctrl-C.
 
@@ -176,14 +182,28 @@ def watch(  # noqa: PLR0913 - one option each
     _allowed(target, wishes)
     passed: set[str] = set()
     with AdminPort(where) as port:
-        for own_id in _waiting(port, passed, every_s, most):
-            passed.add(own_id)
+        list(port.rows("/api/cases", {}, most=1))  # a wrong address is told at once
+        for own_id in _waiting(port, passed, every_s):
             line = _watched(port, own_id, out, load, wishes, target, rules)
+            if line is None:
+                continue
+            passed.add(own_id)
             if json_output:
                 print_json(line)
             else:
                 print_line("  ".join(f"{value}" for value in line.values() if value is not None))
+            if most is not None and len(passed) >= most:
+                break
     return DONE
+
+
+@contextmanager
+def _no_verdict() -> Iterator[None]:
+    """What a sidecar that is away ends with is no verdict: 1 would be one here."""
+    try:
+        yield
+    except Unfit as error:
+        raise Unfit(str(error), BAD_INPUT if error.code == FOUND else error.code) from None
 
 
 def _allowed(target: str, wishes: RunWishes) -> None:
@@ -199,31 +219,45 @@ def _allowed(target: str, wishes: RunWishes) -> None:
 
 
 def _waiting(
-    port: AdminPort, passed: set[str], every_s: float, most: int | None, rest: Callable[[float], None] = sleep
+    port: AdminPort, passed: set[str], every_s: float, rest: Callable[[float], None] = sleep
 ) -> Iterator[str]:
-    """Ids of cases without a verdict, oldest first, for ever or as many as wished."""
-    count = 0
-    while most is None or count < most:
-        listed = list(port.rows("/api/cases", {}, most=SEEN_MAX))
-        fresh = [one["id"] for one in reversed(listed) if one["replay"] is None and one["id"] not in passed]
-        if not fresh:
+    """Ids of cases without a verdict, oldest first, for ever; one that has not been passed comes again."""
+    while True:
+        fresh = next(_fresh(port, passed), None)
+        if fresh is not None:
+            yield fresh
+        if fresh is None or fresh not in passed:
             rest(every_s)
-            continue
-        count += 1
-        yield fresh[0]
+
+
+def _fresh(port: AdminPort, passed: set[str]) -> Iterator[str]:
+    try:
+        listed = list(port.rows("/api/cases", {}, most=SEEN_MAX))
+    except Unfit as error:
+        if error.code != FOUND:
+            raise
+        _say(f"watch: {error}")
+        return
+    yield from (one["id"] for one in reversed(listed) if one["replay"] is None and one["id"] not in passed)
 
 
 def _watched(
     port: AdminPort, own_id: str, out: Path, load: Load, wishes: RunWishes, target: str, rules: str
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
+    """What became of a case; None where the sidecar is away, and it is to come again."""
+    folder = out / own_id
     try:
-        made = _planned(port, own_id, out, load.wishes(wishes.model))
-        found = _replayed(port, own_id, made, target, wishes, rules, tell=True)
+        if not (folder / TOLD).exists():
+            _replayed(_planned(port, own_id, out, load.wishes(wishes.model)), target, wishes, rules)
+        verdict = _tell(port, own_id, folder)
     except Unfit as error:
-        if error.code not in {FOUND, BAD_INPUT}:
+        if error.code == FOUND:
+            _say(f"watch: {error}")
+            return None
+        if error.code != BAD_INPUT:
             raise
         return {"case": own_id, "verdict": None, "why": str(error)}
-    return {"case": own_id, "verdict": found.verdict.verdict.value, "why": found.verdict.why}
+    return {"case": own_id, **verdict}
 
 
 def _planned(port: AdminPort, own_id: str, out: Path, wishes: "CaseWishes") -> "Reproduction":
@@ -243,32 +277,65 @@ def _planned(port: AdminPort, own_id: str, out: Path, wishes: "CaseWishes") -> "
         raise Unfit(f"case: {error.filename or folder}: {error.strerror}") from None
 
 
-def _replayed(
-    port: AdminPort,
-    own_id: str,
-    made: "Reproduction",
-    target: str,
-    wishes: RunWishes,
-    rules: str,
-    *,
-    tell: bool,
-) -> "Judged":
+def _replayed(made: "Reproduction", target: str, wishes: RunWishes, rules: str) -> "Judged":
+    """Run, and judge; what is to be told to the case lies beside the results."""
     import msgspec
 
     from replay.reproduce import told_of
 
     folder = made.plan.parent
     results = folder / "case.results"
-    results.unlink(missing_ok=True)
+    options = wishes.options(target, None)
+    if _was_killed(results, made, target):
+        options = msgspec.structs.replace(options, resume=True)
+    elif not wishes.resume:
+        results.unlink(missing_ok=True)
     began = monotonic()
-    summary = to_the_end(made.plan, results, wishes, wishes.options(target, None))
+    summary = to_the_end(made.plan, results, wishes, options)
     if summary.stopped is not None and not summary.failing:
         raise Unfit("case: " + "; ".join(lines_of(summary, results)), end_code(summary))
     found = judged(made.plan, results, rules)
     (folder / "verdict.json").write_bytes(msgspec.json.encode(found))
-    if tell:
-        port.tell(f"/api/cases/{own_id}/replays", told_of(found, made.price, monotonic() - began))
+    told = {"why": found.verdict.why, "body": told_of(found, made.price, monotonic() - began)}
+    (folder / TOLD).write_bytes(msgspec.json.encode(told))
     return found
+
+
+def _was_killed(results: Path, made: "Reproduction", target: str) -> bool:
+    """Whether the file is of this very run and has no end."""
+    from replay.results import ResultsError, closing_of, look_back
+
+    try:
+        past = look_back(results)
+        same = past is not None and (past.header.plan_hash, past.header.target) == (made.header.hash, target)
+        return same and closing_of(results) is None
+    except ResultsError:
+        return False
+
+
+def _tell(port: AdminPort, own_id: str, folder: Path) -> dict[str, Any]:
+    """Post the verdict that lies in a case's folder; verdict and reason."""
+    import msgspec
+
+    told = msgspec.json.decode((folder / TOLD).read_bytes())
+    port.tell(f"/api/cases/{own_id}/replays", told["body"])
+    (folder / TOLD).unlink()
+    return {"verdict": told["body"]["verdict"], "why": told["why"]}
+
+
+def _tell_or_not(port: AdminPort, own_id: str, folder: Path, *, tell: bool) -> None:
+    """A verdict that cannot be told is one all the same."""
+    if not tell:
+        (folder / TOLD).unlink()
+        return
+    try:
+        _tell(port, own_id, folder)
+    except Unfit as error:
+        _say(f"case: the verdict is not told to the case: {error}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _show_price(price: "Price", *, json_output: bool) -> None:

@@ -49,14 +49,24 @@ def report(
 
     found = judged(plan, results, rules)
     try:
-        out.write_text(page_of(plan, results, found, text=not text_free), encoding="utf-8")
+        _write(out, page_of(plan, results, found, text=not text_free).encode())
         if json_file is not None:
-            json_file.write_bytes(msgspec.json.encode(found))
+            _write(json_file, msgspec.json.encode(found))
         if junit is not None:
-            junit.write_text(junit_of(found), encoding="utf-8")
+            _write(junit, junit_of(found).encode())
     except OSError as error:
         raise Unfit(f"report: {error.filename or out}: {error.strerror}") from None
     with read_or_not():
         print_line(f"{found.verdict.verdict}: {found.verdict.why}")
         print_line(f"report in {out}")
     return code_of(found.verdict.verdict)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, also where the disk is full."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -48,14 +48,11 @@ def report(
     from replay.reporting.junit import junit as junit_of
 
     found = judged(plan, results, rules)
-    try:
-        _write(out, page_of(plan, results, found, text=not text_free).encode())
-        if json_file is not None:
-            _write(json_file, msgspec.json.encode(found))
-        if junit is not None:
-            _write(junit, junit_of(found).encode())
-    except OSError as error:
-        raise Unfit(f"report: {error.filename or out}: {error.strerror}") from None
+    _write(out, page_of(plan, results, found, text=not text_free).encode())
+    if json_file is not None:
+        _write(json_file, msgspec.json.encode(found))
+    if junit is not None:
+        _write(junit, junit_of(found).encode())
     with read_or_not():
         print_line(f"{found.verdict.verdict}: {found.verdict.why}")
         print_line(f"report in {out}")
@@ -68,5 +65,7 @@ def _write(path: Path, data: bytes) -> None:
     try:
         beside.write_bytes(data)
         beside.replace(path)
+    except OSError as error:
+        raise Unfit(f"report: {path}: {error.strerror}") from None
     finally:
         beside.unlink(missing_ok=True)

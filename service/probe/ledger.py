@@ -1,11 +1,11 @@
 """How many draft tokens each request of a batch accepted since the last look.
 
 A request's `spec_verify_ct` and `spec_num_correct_drafts` grow by one verify step at a time; their growth
-since the last look is that step. How far we have read, a `Mark` on the request itself knows, so nothing here
-outlives a request. Most batches are the batch before, one step on: then whole columns are read, compared and
-subtracted, and no request is looked at alone. A column of 32-bit numbers is one large number, too: "each is
-one step on" and "each accepted so many" are one subtraction each. Marks are brought up to date when the batch
-changes.
+since the last look is that step. How far we have read, a `Mark` on the request itself knows; of requests no
+more than the batch read last is held, until the next one. Most batches are the batch before, one step on:
+then whole columns are read, compared and subtracted, and no request is looked at alone. A column of 32-bit
+numbers is one large number, too: "each is one step on" and "each accepted so many" are one subtraction each.
+Marks are brought up to date when the batch changes.
 
 The counts of a step go through bytes: what is no small integer raises there, and what comes out again is
 plain integers. Output is valid by construction, not by checking. What chunks carry is a sequence a request,
@@ -70,8 +70,8 @@ class Ledger:
         self._steps: list[int] = []
         self._accepted: list[int] = []
         self._stand = self._sum = 0  # these two columns, each as one number
+        self._reqs: list[Any] = []  # of these marks: the same requests have the same marks
         # The last step, as long as no chunk has carried it: who, who of them moved, by how much.
-        self._reqs: list[Any] = []
         self._batch: list[Mark] = []
         self._grown: list[bool] = []
         self._counts = b""
@@ -79,39 +79,33 @@ class Ledger:
 
     def read(self, reqs: Sequence[Any]) -> Rows:
         """A row for each verify step since the last look, and for each request seen for the first time."""
-        try:
-            marks, seen = [req.specguard_mark for req in reqs], False
-        except AttributeError:
-            marks, seen = [self._known(req) for req in reqs], True
+        new = reqs != self._reqs and self._turn_to(reqs)
         steps = [req.spec_verify_ct for req in reqs]
         accepted = [req.spec_num_correct_drafts for req in reqs]
-        if marks != self._marks:
-            self._turn_to(marks)
         column = u32_column(steps)
         stood, self._stand = self._stand, int.from_bytes(column, "little")
         before, self._steps = self._steps, steps
         summed, self._sum = self._sum, int.from_bytes(u32_column(accepted), "little")
         sums, self._accepted = self._accepted, accepted
-        if self._batch:
-            self._spill()
+        self._spill()
         if self._stand - stood == _each(1, len(steps)):
             counts = _counts(self._sum - summed, len(steps))
-            self._keep(reqs, marks, [], counts)
+            self._keep([], counts)
             return Rows(self._keys, self._rooms, column, counts)
         # Growth beyond one is a gap: steps went by unseen, and nothing is invented for them.
         moved = [growth == 1 for growth in map(sub, steps, before)]
         counts = bytes(compress(map(sub, accepted, sums), moved))
-        self._keep(reqs, marks, moved, counts)
-        told = list(compress(marks, moved)), list(compress(steps, moved))
-        return _rows(*told, counts, _unsaid(marks, steps) if seen else [])
+        self._keep(moved, counts)
+        told = list(compress(self._marks, moved)), list(compress(steps, moved))
+        return _rows(*told, counts, _unsaid(self._marks, steps) if new else [])
 
     def take(self, reqs: Sequence[Any]) -> list[Sequence[int]]:
         """What the chunks of these requests are to carry: the counts since their last chunks."""
         same = reqs == self._reqs
-        marks = self._batch if same else [req.specguard_mark for req in reqs]
-        if same and (not self._waiting or self._waiting.isdisjoint(marks)):
+        marks = self._marks if same else [req.specguard_mark for req in reqs]
+        if same and self._batch and (not self._waiting or self._waiting.isdisjoint(marks)):
             counts = self._last()
-            self._keep([], [], [], b"")
+            self._batch = []
             return counts
         self._spill()
         taken: list[Sequence[int]] = [mark.pending for mark in marks]
@@ -127,12 +121,18 @@ class Ledger:
             mark = req.specguard_mark = self._mark(req)
         return cast("Mark", mark)
 
-    def _turn_to(self, marks: list[Mark]) -> None:
-        """Another batch: the marks of the last one learn where it stands."""
+    def _turn_to(self, reqs: Sequence[Any]) -> bool:
+        """Another batch; whether a request of it is new. The marks of the last one learn where it stands."""
+        self._spill()
         for mark, steps, accepted in zip(self._marks, self._steps, self._accepted, strict=True):
             mark.steps = steps
             mark.accepted = accepted
-        self._marks = marks
+        try:
+            marks, new = [req.specguard_mark for req in reqs], False
+        except AttributeError:
+            marks, new = [self._known(req) for req in reqs], True
+        # A list of our own: theirs may be another one by the time that its chunks go out.
+        self._reqs, self._marks = [*reqs], marks
         self._keys, self._rooms = _columns(marks)
         self._steps = [mark.steps for mark in marks]
         self._accepted = [mark.accepted for mark in marks]
@@ -140,11 +140,11 @@ class Ledger:
         self._sum = int.from_bytes(u32_column(self._accepted), "little")
         if len(self._waiting) > MAX_WAITING:
             self._waiting.intersection_update(marks)
+        return new
 
-    def _keep(self, reqs: Sequence[Any], marks: list[Mark], grown: list[bool], counts: bytes) -> None:
+    def _keep(self, grown: list[bool], counts: bytes) -> None:
         if self._keeps:
-            # A list of our own: theirs may be another one by the time that its chunks go out.
-            self._reqs, self._batch, self._grown, self._counts = [*reqs], marks, grown, counts
+            self._batch, self._grown, self._counts = self._marks, grown, counts
 
     def _last(self) -> list[Sequence[int]]:
         """The last step as chunks carry it."""
@@ -155,11 +155,13 @@ class Ledger:
 
     def _spill(self) -> None:
         """The last step's counts wait on the requests themselves."""
+        if not self._batch:
+            return
         for mark, counts in zip(self._batch, self._last(), strict=True):
             if counts:
                 mark.pending += counts
                 self._waiting.add(mark)
-        self._keep([], [], [], b"")
+        self._batch = []
 
 
 @lru_cache(maxsize=512)

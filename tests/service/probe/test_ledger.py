@@ -1,5 +1,7 @@
 """Every verify step of every request, once, whatever becomes of the batch."""
 
+from weakref import ref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,6 +133,16 @@ def test_requests_that_end_without_a_chunk_leave_little_behind() -> None:
         req.verify(1)
         book.read([req])
     assert len(book._waiting) <= MAX_WAITING + 1
+
+
+def test_of_requests_no_more_than_the_last_batch_is_held() -> None:
+    book, req = ledger(), Req("a")
+    left = ref(req)
+    req.verify(1)
+    book.read([req])
+    book.read([Req("b")])
+    del req
+    assert left() is None
 
 
 class Play:

@@ -50,17 +50,18 @@ async def client(guarded: Stack) -> AsyncIterator[httpx.AsyncClient]:
 async def test_every_step_is_exact_through_sidecar_and_router(
     guarded: Stack, client: httpx.AsyncClient, figures: Figures
 ) -> None:
-    talk = Talk(client)
+    talk, before = Talk(client), guarded.metrics()
     for question in QUESTIONS:
         for dialect in ("generate", "chat"):
             answer = await ask_alike(talk, dialect, question, 60)
             assert answer.deltas
     await asyncio.sleep(0.5)
     seen = guarded.metrics()
-    streams = seen['specguard_telemetry_streams_total{source="exact"}']
+    exact = 'specguard_telemetry_streams_total{source="exact"}'
+    streams = seen[exact] - before.get(exact, 0.0)
     assert streams == 2 * len(QUESTIONS)
     assert seen['specguard_telemetry_coverage_ratio{source="exact"}'] == 1
-    true = exactly_true(seen)
+    true = exactly_true(seen) - exactly_true(before)
     assert true == streams
     assert {seen[f'specguard_probe_up{{worker="{url}"}}'] for url in guarded.workers} == {1}
     assert {seen[f'specguard_probe_aside{{worker="{url}"}}'] for url in guarded.workers} == {0}
@@ -78,7 +79,11 @@ async def test_every_step_is_exact_through_sidecar_and_router(
 async def test_a_corrupted_generation_is_taken_back_and_made_again(
     guarded: Stack, client: httpx.AsyncClient, fault: Path, figures: Figures, kind: str, dialect: str
 ) -> None:
-    """KV of the running request is overwritten in place, once; the other worker's answer is delivered."""
+    """KV of the running request is overwritten in place, once; a clean answer is delivered.
+
+    The first generation made again is on the other worker. That one may loop by itself: this model does, on
+    one prompt in some hundred at temperature 0, and which one hangs on bf16 near-ties.
+    """
     talk = Talk(client)
     clean = await ask_alike(talk, dialect, QUESTIONS[0], 160)
     guarded.flush()
@@ -94,12 +99,13 @@ async def test_a_corrupted_generation_is_taken_back_and_made_again(
     # Not byte by byte: bf16 near-ties fall otherwise where another batch or prefix was before.
     assert judge_capture(answer.raw, Rules(rules.detectors, rules.fusion)).kind is Kind.NORMAL
     assert incident["outcome"] == "recovered"
-    first, second = incident["attempts"]
-    assert (first["level"], second["level"]) == ("corrupt", "clean")
+    first, second, *_ = attempts = incident["attempts"]
+    assert (first["level"], attempts[-1]["level"]) == ("corrupt", "clean")
     assert first["worker"] != second["worker"]
     after = guarded.metrics()
     verdicts = [name for name in after if name.startswith("specguard_verdicts_total")]
-    assert sum(after[name] - before.get(name, 0) for name in verdicts) == 1
+    corrupt = sum(one["level"] == "corrupt" for one in attempts)
+    assert sum(after[name] - before.get(name, 0) for name in verdicts) == corrupt
 
 
 async def test_the_doctor_reads_router_and_engines(guarded: Stack, figures: Figures) -> None:
@@ -122,7 +128,7 @@ async def test_the_doctor_reads_router_and_engines(guarded: Stack, figures: Figu
 def exactly_true(metrics: dict[str, float]) -> float:
     """Streams whose accept length is the engine's own to a thousandth."""
     below, up_to = (
-        metrics[f'specguard_acceptance_error_bucket{{le="{edge}",source="exact"}}']
+        metrics.get(f'specguard_acceptance_error_bucket{{le="{edge}",source="exact"}}', 0.0)
         for edge in (-0.001, 0.001)
     )
     return up_to - below
@@ -142,6 +148,10 @@ def _figures(incident: dict[str, Any], clean: Answer, answer: Answer) -> dict[st
         "steps": first["steps"],
         "accept_length": first["accept_length"],
         "accept_length_clean": clean.spec.get("spec_accept_length"),
-        "attempts": len(incident["attempts"]),
+        "attempts": [
+            {name: one[name] for name in ("level", "kind", "detector", "tokens", "ending")}
+            | {"on_the_first_worker": one["worker"] == first["worker"]}
+            for one in incident["attempts"]
+        ],
         "answer_as_without_fault": text_of(answer) == text_of(clean),
     }

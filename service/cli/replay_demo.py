@@ -13,7 +13,7 @@ from service.cli.exits import DONE, FOUND, Unfit
 from service.cli.options import JsonFlag, print_line
 
 
-def demo(*, out: Path | None = None, json_output: JsonFlag = False) -> int:
+def demo(*, out: Path | None = None, seed: int | None = None, json_output: JsonFlag = False) -> int:
     """Show the verdict on a race that is known: load-dependent unfixed, not so fixed, and the fence named.
 
     Example: specguard replay demo --json --out proof
@@ -27,20 +27,22 @@ def demo(*, out: Path | None = None, json_output: JsonFlag = False) -> int:
     ----------
     out
         Where plans, results and HTML reports are left; nowhere unless given.
+    seed
+        Draws the prompts, their arrivals and the order of the arms.
     """
     # One thread for matrices this small, and before numpy is there.
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     if out is None:
         with TemporaryDirectory(prefix="specguard-") as home:
-            return _shown(Path(home), json_output=json_output)
+            return _shown(Path(home), seed, json_output=json_output)
     try:
         out.mkdir(parents=True)
     except OSError as error:
         raise Unfit(f"demo: {out}: {error.strerror}") from None
-    return _shown(out, json_output=json_output)
+    return _shown(out, seed, json_output=json_output)
 
 
-def _shown(home: Path, *, json_output: bool) -> int:
+def _shown(home: Path, seed: int | None, *, json_output: bool) -> int:
     from replay.lab.router import RouterError
     from replay.lab.serve import LabError
     from replay.proving.demo import Size, run
@@ -48,8 +50,9 @@ def _shown(home: Path, *, json_output: bool) -> int:
     from service.core.recorded import Rules
 
     loaded = load_rules("default")
+    size = Size() if seed is None else Size(seed=seed)
     try:
-        shown = run(home, Rules(loaded.detectors, loaded.fusion), Size(), _say, monotonic)
+        shown = run(home, Rules(loaded.detectors, loaded.fusion), size, _say, monotonic)
     except (LabError, RouterError) as error:
         raise Unfit(f"demo: {error}", NO_SETUP) from None
     if json_output:

@@ -143,6 +143,17 @@ def finding_of(finding: Finding) -> dict[str, Any]:
     }
 
 
+def told_of(attempt: Attempt) -> dict[str, Any]:
+    """What probe and engine told of where it was made, and from what."""
+    return {
+        "prefill": attempt.prefill or UNSAID,
+        "dp_rank": known(attempt.dp_rank),
+        "telemetry": attempt.telemetry,
+        "engine_said": list(attempt.engine_said),
+        "cached": {name: known(count) for name, count in msgspec.to_builtins(attempt.cached).items()},
+    }
+
+
 def known(count: int) -> int | None:
     return None if count == UNKNOWN else count
 
@@ -180,17 +191,13 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     return {
         "rid": attempt.rid,
         "worker": attempt.worker or "unknown",
-        "prefill": attempt.prefill or "unknown",
-        "dp_rank": known(attempt.dp_rank),
         "status": attempt.status,
         "ending": attempt.ending,
         "tokens": known(attempt.tokens),
         "steps": attempt.steps,
         "accept_length": known_float(attempt.accept_length),
         "accepted": list(attempt.accepted),
-        "telemetry": attempt.telemetry,
-        "engine_said": list(attempt.engine_said),
-        "cached": {name: known(count) for name, count in msgspec.to_builtins(attempt.cached).items()},
+        **told_of(attempt),
         "judgement": judgement_of(attempt.judgement),
         "findings": [finding_of(finding) for finding in attempt.findings],
     }

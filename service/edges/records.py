@@ -156,4 +156,6 @@ def _incident(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attempt(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"findings": msgspec.json.decode(row["findings"])}
+    told: dict[str, Any] = msgspec.json.decode(row["told"])
+    kept = {key: value for key, value in row.items() if key != "told"}
+    return kept | {"findings": msgspec.json.decode(row["findings"])} | told

@@ -8,7 +8,17 @@ import msgspec
 
 from service.config.settings import Capture
 from service.core.events import Attempt, Incident, Level
-from service.edges.case import Kept, canonical, case_id, case_of, finding_of, judgement_of, known, known_float
+from service.edges.case import (
+    Kept,
+    canonical,
+    case_id,
+    case_of,
+    finding_of,
+    judgement_of,
+    known,
+    known_float,
+    told_of,
+)
 from service.edges.rid import anonymous
 
 RID_CHARS: Final = 128
@@ -118,4 +128,5 @@ def _attempt(incident_id: str, ordinal: int, attempt: Attempt) -> dict[str, Any]
         "steps": attempt.steps,
         "accept_length": known_float(attempt.accept_length),
         "findings": canonical([finding_of(finding) for finding in attempt.findings]).decode(),
+        "told": canonical(told_of(attempt)).decode(),
     }

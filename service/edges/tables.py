@@ -69,6 +69,7 @@ ATTEMPTS = Table(
     Column("steps", Integer, nullable=False),
     Column("accept_length", Float),
     Column("findings", Text, nullable=False),  # JSON list
+    Column("told", Text, nullable=False, server_default="{}"),  # JSON: by probe and engine; see case.told_of
 )
 
 CASES = Table(

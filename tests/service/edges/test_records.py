@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from service.config.settings import Retention
+from service.core.events import Cached, Incident
 from service.edges.case import Kept
 from service.edges.database import file_of
 from service.edges.records import Records, StoreAwayError, cursor_of
@@ -21,11 +22,25 @@ AT_MS = 1_764_000_000_000
 JANE = kept_rid("Jane Doe", b"s")
 
 
+def told(incident: Incident) -> Incident:
+    """With all that a probe and an engine can tell of its first attempt."""
+    first, *others = incident.attempts
+    first = msgspec.structs.replace(
+        first,
+        prefill="http://p:1",
+        dp_rank=2,
+        telemetry="exact",
+        engine_said=("nan",),
+        cached=Cached(90, 64),
+    )
+    return msgspec.structs.replace(incident, attempts=(first, *others))
+
+
 @pytest.fixture
 async def records(tmp_path: Path) -> AsyncIterator[Records]:
     url = f"sqlite+aiosqlite:///{tmp_path / 'specguard.db'}"
     writer = Writer(url, Counts(), capture="hashes", salt=b"s", retention=Retention())
-    bad = [Waiting(AT_MS + n, incident(f"r{n}"), Kept(facts(), b"{}")) for n in range(5)]
+    bad = [Waiting(AT_MS + n, told(incident(f"r{n}")), Kept(facts(), b"{}")) for n in range(5)]
     await writer.write([*bad, Waiting(AT_MS + 9, incident("Jane Doe", SUSPECT))])
     await writer.close()
     reader = Records(url, b"s")
@@ -39,6 +54,14 @@ async def test_incidents_come_newest_first_with_their_attempts(records: Records)
     assert [one["rid"] for one in found[1]["attempts"]] == ["r4-a", "r4-b"]
     assert found[1]["attempts"][0]["findings"][0]["detector"] == "loop"
     assert found[0]["at"] == "2025-11-24T16:00:00.009+00:00"
+
+
+async def test_an_attempt_says_what_probe_and_engine_told_of_it(records: Records) -> None:
+    (attempt, _) = (await records.incidents({"rid": "r0"}))[0]["attempts"]
+    assert (attempt["prefill"], attempt["dp_rank"]) == ("http://p:1", 2)
+    assert (attempt["telemetry"], attempt["engine_said"]) == ("exact", ["nan"])
+    assert attempt["cached"] == {"prompt_tokens": 90, "tokens": 64, "host": None, "storage": None}
+    assert "told" not in attempt
 
 
 async def test_pages_follow_each_other_without_gap_or_overlap(records: Records) -> None:

@@ -30,6 +30,14 @@ CHOICES: Final = frozenset(
      "format", "detail", "lora_path", "service_tier"}
 )  # fmt: skip
 """Keys whose strings the engine acts on; a name of a person is not among them."""
+NAMED: Final = frozenset({"properties", "metadata", "$defs", "definitions", "dependentRequired"})
+"""Objects whose keys are somebody's words."""
+GRAMMARS: Final = frozenset(
+    {"regex", "ebnf", "structural_tag", "pattern", "grammar", "guided_regex", "guided_grammar"}
+)
+"""Strings that an answer has to match: masked, they would force an answer that nobody gave."""
+SCHEMAS: Final = frozenset({"json_schema", "guided_json"})
+"""Schemas, also where they are written as a string."""
 MEDIA: Final = frozenset({"image_url", "input_audio", "file", "image", "audio", "video_url"})
 SHINGLE: Final = 24
 """Characters that texts have in common by more than chance."""
@@ -56,6 +64,7 @@ class Proof(msgspec.Struct):
     scripts_after: dict[str, int] = {}
     answers_left_out: int = 0
     media_left_out: int = 0
+    grammars_left_out: int = 0
 
     def holds(self) -> bool:
         """Whether shape was kept and wording is gone."""
@@ -115,7 +124,8 @@ class Desensitiser:
 
     def _value(self, value: Any, key: str, chain: Chain) -> Any:  # noqa: ANN401 - any JSON value
         if isinstance(value, dict):
-            return {self._key(name, key): self._value(one, name, chain) for name, one in value.items()}
+            kept = {name: one for name, one in value.items() if not self._forces(name, one)}
+            return {self._key(name, key): self._value(one, name, chain) for name, one in kept.items()}
         if isinstance(value, list):
             if key == "input_ids" and all(isinstance(one, int) for one in value):
                 return chain.ids(value, VOCABULARY)
@@ -128,11 +138,24 @@ class Desensitiser:
     def _string(self, value: str, key: str, chain: Chain) -> str:
         if key in TEXTS or key in {"messages", "stop", "texts"}:
             return chain.text(value)
+        if key in SCHEMAS:
+            return msgspec.json.encode(self._value(_schema(value), key, chain)).decode()
+        if key == "$ref":  # "#/$defs/NAME": the way stays, so that it leads to the key's new name
+            way, slash, name = value.rpartition("/")
+            return f"{way}{slash}{self._masker.name(name)}"
         return value if key in CHOICES else self._masker.name(value)
 
     def _key(self, name: str, key: str) -> str:
         """Names of a tool's parameters are somebody's words; keys of the API are not."""
-        return self._masker.name(name) if key == "properties" else name
+        return self._masker.name(name) if key in NAMED else name
+
+    def _forces(self, name: str, value: Any) -> bool:  # noqa: ANN401 - any JSON value
+        """Whether it is a grammar that cannot be masked, which is left out and counted."""
+        if not isinstance(value, str):
+            return False
+        left_out = name in GRAMMARS or (name in SCHEMAS and _schema(value) is None)
+        self.proof.grammars_left_out += left_out
+        return left_out
 
     # --- the proof ---
 
@@ -144,6 +167,14 @@ class Desensitiser:
         self.proof.shared_prefix_chars += common(self._last[0], old)
         self.proof.shared_prefix_chars_after += common(self._last[1], new)
         self._last = old, new
+
+
+def _schema(text: str) -> dict[str, Any] | None:
+    """A schema that is written as a string; None for what is none."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
 
 
 def texts_of(value: Any, key: str = "") -> str:  # noqa: ANN401 - any JSON value

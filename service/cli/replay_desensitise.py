@@ -70,7 +70,8 @@ def _show(proof: "Proof", out: Path) -> None:
     for script, before in sorted(proof.scripts.items()):
         print_line(f"script of {script:<8}{before:>14,}{proof.scripts_after.get(script, 0):>14,}")
     print_line(
-        f"left out          {proof.answers_left_out:,} answers, {proof.media_left_out:,} images or files"
+        f"left out          {proof.answers_left_out:,} answers, {proof.media_left_out:,} images or files,"
+        f" {proof.grammars_left_out:,} grammars"
     )
     verdict = (
         "holds: shape kept, wording gone" if proof.holds() else "does NOT hold: look at the rows that differ"

@@ -119,3 +119,39 @@ def test_without_a_salt_of_its_owner_two_runs_differ() -> None:
 def test_a_common_beginning_is_measured() -> None:
     assert [common("abcd", "abxd"), common("", "a"), common("abc", "abcd")] == [2, 0, 3]
     assert texts_of({"messages": [{"role": "user", "content": "a"}], "prompt": "b", "model": "c"}) == "ab"
+
+
+def test_a_schema_keeps_its_shape_under_other_names() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "invoice": {"$ref": "#/$defs/Invoice"},
+            "code": {"type": "string", "pattern": "^ACME-"},
+        },
+        "required": ["invoice"],
+        "$defs": {"Invoice": {"type": "object", "description": "An invoice of Initech"}},
+    }
+    for body in ({"json_schema": json.dumps(schema)}, {"json_schema": {"name": "bill", "schema": schema}}):
+        desensitiser = Desensitiser(SALT)
+        made = desensitiser.request(TraceRequest(id="a", at_s=0.0, body={"sampling_params": body})).body or {}
+        found = made["sampling_params"]["json_schema"]
+        inner = json.loads(found) if isinstance(found, str) else found["schema"]
+        (name,) = inner["required"]
+        assert name in inner["properties"]
+        way, _, target = inner["properties"][name]["$ref"].rpartition("/")
+        assert (way, [*inner["$defs"]]) == ("#/$defs", [target])
+        assert desensitiser.proof.grammars_left_out == 1
+        assert not any(word in json.dumps(made) for word in ("nvoice", "ACME", "Initech", "bill"))
+
+
+def test_a_grammar_that_would_force_another_answer_is_left_out() -> None:
+    asked = {"regex": "(Jane|Joe)", "ebnf": "root ::= x", "json_schema": "no schema", "temperature": 0.5}
+    desensitiser = Desensitiser(SALT)
+    made = desensitiser.request(TraceRequest(id="a", at_s=0.0, body={"text": "hi", "sampling_params": asked}))
+    assert (made.body or {})["sampling_params"] == {"temperature": 0.5}
+    assert desensitiser.proof.grammars_left_out == 3
+
+
+def test_keys_of_metadata_are_somebodys_words() -> None:
+    made = Desensitiser(SALT).request(TraceRequest(id="a", at_s=0.0, body={"metadata": {"jane": "doe"}}))
+    assert "jane" not in _text(made)

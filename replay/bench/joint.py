@@ -9,6 +9,11 @@ bad from the first token that differs from the answer without the fault. `acted`
 generation asked for at the end of a held answer. A fault in the draft's pool alone changes no answer: what is
 acted upon there is a false alarm, though most of it is a second generation asked for, and no verdict.
 
+The other two requests of the pool are what a sidecar would have heard of them: the former tenant's answer
+whole, the donor's as far as it has come. What an answer became is told apart by what can be told: `leak` is
+eight words of another request in a row, `few words` fewer; `healed` a fluent answer whose KV was right again
+after four steps. `decidable` is what is silent, loops or leaks: what a look at stream and neighbours can see.
+
 Three settings: `usual`, without the index of who said what; `all`, with it; and
 `calibrated`, that with baselines learned from clean requests of another seed. 25 ms a walk, 3 ms a judgement.
 """
@@ -23,7 +28,7 @@ import msgspec
 import numpy as np
 
 from replay.bench.detectors import load
-from replay.bench.guarded import Client, Seen, Setting, request
+from replay.bench.guarded import STEP_S, Client, Seen, Setting, request
 from replay.bench.interval import wilson
 from replay.bench.quality import publish
 from replay.lab.canary import TextClass, Witness, classify
@@ -31,6 +36,7 @@ from replay.lab.corruption import Fault
 from replay.lab.matrix import ONSETS_TOKENS, SEED, Bench, Walk, cells, drawn
 from replay.lab.speculation import DRAFT_TOKENS
 from replay.lab.tasks import Task
+from replay.lab.tokenizer import FIXED, decode
 from service.core.baseline import Baselines, key_of
 from service.core.dialects import OPENAI_CHAT
 from service.core.events import Drafter, Level, Policy, WorkerFacts
@@ -39,6 +45,20 @@ from service.core.provenance import Provenance
 WORKER: Final = "http://lab"
 CALIBRATION: Final = 300
 """Requests that baselines are learned from: answers are short, and 200 windows are asked for."""
+
+LEAK_WORDS: Final = 8
+"""Some 50 bytes: what the cross-talk detector is made for."""
+
+Run = tuple[int, ...]
+LEAK: Final = "leak"
+FEW_WORDS: Final = "leak of few words"
+HEALED: Final = "fluent, healed"
+DECIDABLE: Final = (TextClass.SILENT, TextClass.LOOP, LEAK)
+CLASSES: Final = (
+    TextClass.RIGHT, *DECIDABLE, FEW_WORDS, TextClass.GARBLED, HEALED, TextClass.FLUENT,
+)  # fmt: skip
+PACE_TOKENS: Final = 3
+"""Tokens a step that the donor is taken to say."""
 
 BEST: Final = "calibrated"
 CALIBRATION_SEED: Final = 99
@@ -49,7 +69,7 @@ class Case(NamedTuple):
     """One struck answer, judged."""
 
     fault: Fault
-    text: TextClass
+    text: str  # what became of it
     wrong: bool
     bad_from: int  # token; the answer's length where nothing differs
     by_setting: dict[str, Seen]  # under strict
@@ -77,13 +97,41 @@ def settings(calibration: int = CALIBRATION) -> dict[str, Setting]:
 
 def judged(walk: Walk, tasks: Sequence[Task], setting: Setting, policy: Policy) -> Seen:
     """One answer among the requests of its pool, whose prompts are indexed; the first is its own."""
-    index = Provenance(b"bench", bits=INDEX_BITS)
-    for place, task in reversed(tuple(enumerate(tasks))):
-        party = index.open(f"r{place}", tenant=b"%d" % place)
-        body = request(task.prompt)
-        facts = msgspec.structs.replace(OPENAI_CHAT.request(body), origin=party)
-        index.learn(party, facts)
-    return Client(body, facts, setting, policy, index.read).run(walk.answer, walk.accepted)
+    index, own, donor, former = Provenance(b"bench", bits=INDEX_BITS), *map(_Neighbour, tasks)
+    for place, one in ((2, former), (1, donor), (0, own)):
+        one.enter(index, place)
+    former.say(len(former.answer))
+    index.read(0.0)
+    index.close(former.party, 0.0, clean=True)
+
+    def tick(now: float) -> None:
+        donor.say(int(now / STEP_S) * PACE_TOKENS)
+        index.read(now)
+
+    return Client(own.body, own.facts, setting, policy, tick).run(walk.answer, walk.accepted)
+
+
+class _Neighbour:
+    """One request of the pool in the index of who said what."""
+
+    def __init__(self, task: Task) -> None:
+        self.body = request(task.prompt)
+        self.facts = OPENAI_CHAT.request(self.body)
+        self.answer = task.answer_ids
+        self._said = 0
+
+    def enter(self, index: Provenance, place: int) -> None:
+        """It comes, and its prompt is read."""
+        self.party = index.open(f"r{place}", tenant=b"%d" % place)
+        self.facts = msgspec.structs.replace(self.facts, origin=self.party)
+        index.learn(self.party, self.facts)
+        self._speech = self.party.speak()
+
+    def say(self, tokens: int) -> None:
+        """Its answer has come to so many tokens."""
+        if tokens > self._said < len(self.answer):
+            self._speech.hear(decode(self.answer[:tokens])[len(decode(self.answer[: self._said])) :])
+            self._said = tokens
 
 
 def strike(
@@ -98,18 +146,34 @@ def strike(
         walk, touch = bench.run(fault, (SEED, onset))
         if touch is None or bench.victim.is_over:
             continue
-        text = classify(walk.task, walk.answer, witness.leaked_from(walk.rid, walk.task, walk.answer))
+        owner = witness.leaked_from(walk.rid, walk.task, walk.answer)
+        text = became(fault, classify(walk.task, walk.answer, owner), walk.answer, tasks)
         strict = {name: judged(walk, tasks, one, Policy.STRICT) for name, one in known.items()}
         rest = (Policy.OBSERVE, Policy.PROTECT)
         by_policy = {policy: judged(walk, tasks, known[BEST], policy) for policy in rest}
         yield Case(
             fault=fault,
             text=text,
-            wrong=text is not TextClass.RIGHT,
+            wrong=text != TextClass.RIGHT,
             bad_from=_parts_at(walk.answer, clean.answer),
             by_setting=strict,
             by_policy={**by_policy, Policy.STRICT: strict[BEST]},
         )
+
+
+def became(fault: Fault, text: TextClass, answer: Sequence[int], tasks: Sequence[Task]) -> str:
+    """The lab's class of an answer, told apart by what can be told of it."""
+    if text is TextClass.LEAK:
+        own, *others = tasks
+        theirs = frozenset[Run]().union(*(runs(one.prompt_ids) | runs(one.answer_ids) for one in others))
+        return LEAK if runs(answer) & theirs - runs(own.prompt_ids) else FEW_WORDS
+    return HEALED if text is TextClass.FLUENT and fault.transient else str(text)
+
+
+def runs(ids: Sequence[int]) -> frozenset[Run]:
+    """All rows of so many words, signs and numbers left out."""
+    words = [token for token in ids if token >= len(FIXED)]
+    return frozenset(tuple(words[at : at + LEAK_WORDS]) for at in range(len(words) - LEAK_WORDS + 1))
 
 
 def _parts_at(answer: Sequence[int], clean: Sequence[int]) -> int:
@@ -133,7 +197,8 @@ def measure(
         "struck": len(found),
         "recall": {name: _recall(found, name) for name in known},
         "by_fault": {name: _row(cases) for name, cases in _groups(found).items()},
-        "by_text": {str(text): _row([case for case in found if case.text is text]) for text in TextClass},
+        "by_text": {text: _row([case for case in found if case.text == text]) for text in CLASSES},
+        "decidable": _recall([case for case in found if case.text in DECIDABLE], BEST),
         "delivered_bad_tokens": _delivered(found),
     }
 
@@ -174,6 +239,7 @@ def _row(cases: Sequence[Case]) -> dict[str, Any]:
         "wrong": len(wrong),
         **{name: sum(case.by_setting[name].acted for case in wrong) for name in settings},
         "acted_on_right": sum(case.by_setting[BEST].acted for case in cases if not case.wrong),
+        "interval": wilson(sum(case.by_setting[BEST].acted for case in wrong), len(wrong)),
     }
 
 
@@ -186,10 +252,10 @@ def _delivered(found: Sequence[Case]) -> dict[str, Any]:
             bad = [
                 max(case.by_policy[policy].delivered_tokens - case.bad_from, 0)
                 for case in wrong
-                if case.text is text
+                if case.text == text
             ]
             p50, p99 = np.percentile(bad, (50, 99))
-            out.setdefault(str(text), {})[str(policy)] = {"p50": round(p50), "p99": round(p99)}
+            out.setdefault(text, {})[str(policy)] = {"p50": round(p50), "p99": round(p99)}
     return out
 
 

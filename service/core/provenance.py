@@ -17,6 +17,7 @@ Cost: 0.5 us a word of prompt, off the loop; 0.4 us a word of answer and 0.3 ms 
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import permutations
 from typing import Final
 
 import numpy as np
@@ -43,6 +44,8 @@ SPOKEN_SHIFT: Final = np.uint64(62)
 time. Whose whole answer is said again is still found, one gram in 24 bytes."""
 END_CHARS: Final = 2048
 KIN_GRAMS: Final = 3
+
+NO_PLACES: Final[Places] = np.empty(0, np.int64)
 
 _SPOKEN: Final = np.uint64(SPOKEN)
 
@@ -141,12 +144,12 @@ class Provenance:
         if strange.any():
             strange[strange] = self._strangers(batch, grams.text[strange], held[strange], now)
             self._meet(batch, texts, grams, held, strange)
+        self._tie(batch, texts, grams, self._hold(batch, grams, ~known), now)
         explained = known & ~strange & ~(own & (held & _SPOKEN != 0))
         for place, speech in enumerate(batch):
             if speech.hits:
                 self._explain(speech, texts[place], grams.place[explained & (grams.text == place)])
             speech.go_on(texts[place])
-        self._hold(batch, grams, ~known)
 
     # --- on the thread that reads prompts ---
 
@@ -266,13 +269,28 @@ class Provenance:
     ) -> None:
         """Note the grams that speak against somebody; what its own prompt has is taken from `strange`."""
         for at in np.flatnonzero(strange).tolist():
-            text, place, who = int(grams.text[at]), int(grams.place[at]), int(held[at])
-            speech = batch[text]
-            if speech.party.owns(grams.hashes[at : at + 1])[0]:
-                strange[at] = False
-            elif is_telling(texts[text][place : place + GRAM_BYTES]):
-                other = self._parties[number_of(who)]
-                speech.meet(other, int(grams.hashes[at]), place, spoken=bool(who & SPOKEN))
+            who = int(held[at])
+            other = self._parties[number_of(who)]
+            strange[at] = self._note(batch, texts, grams, at, other, spoken=bool(who & SPOKEN))
+
+    def _note(
+        self,
+        batch: Sequence[Speech],
+        texts: Sequence[bytes],
+        grams: Grams,
+        at: int,
+        other: Party,
+        *,
+        spoken: bool,
+    ) -> bool:
+        """That the other has this gram, too; False where the speaker's own prompt holds it."""
+        text, place = int(grams.text[at]), int(grams.place[at])
+        speech = batch[text]
+        if speech.party.owns(grams.hashes[at : at + 1])[0]:
+            return False
+        if is_telling(texts[text][place : place + GRAM_BYTES]):
+            speech.meet(other, int(grams.hashes[at]), place, spoken=spoken)
+        return True
 
     def _explain(self, speech: Speech, text: bytes, places: Places) -> None:
         """Note what of this text is the speaker's to say."""
@@ -287,13 +305,37 @@ class Provenance:
             return False
         return not (who & SPOKEN and other.suspected) and party.share(other) < KIN_SHARE
 
-    def _hold(self, batch: Sequence[Speech], grams: Grams, new: Flags) -> None:
-        """Note who says first what nobody holds."""
+    def _hold(self, batch: Sequence[Speech], grams: Grams, new: Flags) -> Places:
+        """Note who says first what nobody holds; the answer is which grams these are."""
         new &= grams.hashes >> SPOKEN_SHIFT == 0
         if not new.any():
-            return
+            return NO_PLACES
         spoken = np.array([holder(speech.party.number, spoken=True) for speech in batch], np.uint64)
         self.table.put(grams.hashes[new], spoken[grams.text[new]])
         counts = np.bincount(grams.text[new], minlength=len(batch))
         for speech, count in zip(batch, counts.tolist(), strict=True):
             speech.party.spoken_grams += count
+        return np.flatnonzero(new)
+
+    def _tie(
+        self, batch: Sequence[Speech], texts: Sequence[bytes], grams: Grams, new: Places, now: float
+    ) -> None:
+        """Strangers who say the same at the same time, as two do that share a slot: it is noted for both.
+
+        Whose words they are tells the prompt that holds them in part: it explains them (`explain`).
+        """
+        held = self.table.held(grams.hashes[new])
+        speakers = np.array([speech.party.number for speech in batch], np.uint64)
+        lost = (numbers_of(held) != speakers[grams.text[new]]) & np.isin(numbers_of(held), speakers)
+        if not lost.any():
+            return
+        new, held = (
+            new[lost],
+            held[lost] & ~_SPOKEN,
+        )  # said at the same time: suspicion of one excuses neither
+        for at in new[self._strangers(batch, grams.text[new], held, now)].tolist():
+            same = np.flatnonzero(grams.hashes == grams.hashes[at])
+            for one, other in permutations(same.tolist(), 2):
+                party = batch[int(grams.text[other])].party
+                if party.number != batch[int(grams.text[one])].party.number:
+                    self._note(batch, texts, grams, one, party, spoken=True)

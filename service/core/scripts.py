@@ -14,6 +14,7 @@ expressions over the codes then see scripts. A combining mark vanishes: it belon
 separates nothing, as lists of names and elements are the rarest texts there are; a shift does).
 """
 
+import re
 import unicodedata
 from functools import lru_cache
 from typing import Final
@@ -44,6 +45,12 @@ UNUSUAL: Final = (
 
 NEW_EMOJI: Final = range(0x1F000, 0x1FB00)
 """Newer Unicode fills this block faster than Python learns it: unassigned here means nothing."""
+
+ROW: Final = re.compile("[\u00a1-\u2fff\ufb00-\ufdff]{24,}")
+"""A row of signs beyond ASCII, Han, kana and Hangul left out: longer than the words of any alphabet."""
+
+ROW_DISTINCT: Final = 0.9
+"""Share of different signs that makes it a table; running text without blanks says its letters again."""
 
 LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lo", "Lm"})
 SYMBOLS: Final = frozenset({"So", "Sm"})
@@ -141,6 +148,11 @@ CODES: Final = Codes()
 def is_other(code: str) -> bool:
     """Whether a code names a script of its own, beyond Latin, Greek, Cyrillic, Han, kana and Hangul."""
     return ord(code) >= OTHER_SCRIPTS
+
+
+def has_table(text: str) -> bool:
+    """Whether there is a row in which hardly a sign comes twice: a charset, an alphabet."""
+    return any(len(set(row)) >= ROW_DISTINCT * len(row) for row in ROW.findall(text))
 
 
 @lru_cache(REMEMBERED)

@@ -2,8 +2,9 @@
 
 A slot of KV cache that two requests share leaves acceptance and language as they are. What tells is where the
 words come from: k-grams that one other family of requests holds and nothing explains (`provenance.py` says
-what counts). The index looks at all answers together, at each tick, and at each at its end and once it is
-under suspicion; here is judged what it found:
+what counts). The index looks at all answers together, at each tick, and at each at its end and once it says
+what stands in another's prompt: two that say the same at the same time show it within one tick only. Here is
+judged what it found:
 
     log10 e = first + byte x (passage - 32)      passage: bytes that hits of ONE family cover, each once
 
@@ -90,7 +91,7 @@ class Crosstalk:
             return None
         if look.text:
             voice.hear(look.text)
-        if voice.hits or voice.chars > WAITING_CHARS:
+        if voice.chars > WAITING_CHARS or not all(hit.spoken for hit in voice.hits):
             voice.catch_up(look.at)
         elif look.ended:
             voice.finish(look.at)

@@ -140,6 +140,7 @@ class Loop:
     bang_copies: int
     blank_lines: int
     blank_bytes: int
+    blank_ended: float
     letters_min: float
     code_max: float
     chant_distinct: float
@@ -225,7 +226,11 @@ class Loop:
     def _share(self, state: LoopState, run: Run, unit: Unit, *, ended: bool) -> float:
         """The run as a share of what its class is allowed; 1 is the verdict's limit."""
         share = self._plain_share(run, unit)
-        close = self._ended_share(state, run, unit, share) if ended and unit.kind == "word" else share
+        close = share
+        if ended and unit.kind == "word":
+            close = self._ended_share(state, run, unit, share)
+        elif ended and not unit.text.strip():
+            close = share / self.blank_ended
         if close < HALF:
             return close
         if run.asked is None:

@@ -28,7 +28,7 @@ from typing import ClassVar, Final
 from service.core.detectors.garble import SPECIAL, readable
 from service.core.detectors.units import PROMPT_CHARS
 from service.core.events import UNKNOWN, Channel, Finding, Kind, Look, RequestFacts, WorkerFacts
-from service.core.scripts import CODES, form
+from service.core.scripts import CODES, form, has_table
 
 WINDOW_BYTES: Final = 8192
 """What is read: 2,000 tokens."""
@@ -149,7 +149,7 @@ class Salad:
                 return "crossed"
         used = {} if text.isascii() else scripts_of(text)
         points = self._points(prompt[-PROMPT_CHARS:], text, used)
-        if points >= max(self.points_min, self.points_per_100 * len(text) / 100):
+        if points >= max(self.points_min, self.points_per_100 * len(text) / 100) and not has_table(text):
             return "points"
         if self._wordy(text):
             return "wordy"

@@ -108,6 +108,42 @@ def test_all_streams_are_read_in_one_pass_at_the_tick(traffic: Traffic) -> None:
     assert [bool(speech.hits) for speech in speeches] == [True, False, True]
 
 
+def test_two_strangers_who_say_the_same_at_the_same_time_both_show_it(traffic: Traffic) -> None:
+    # as two requests do that share a slot: neither has said it first
+    one, other = (traffic.ask(rid, prose(seed)).speak() for rid, seed in (("one", 1), ("other", 2)))
+    alone = traffic.ask("alone", prose(3)).speak()
+    for start in range(0, 1200, 300):
+        for speech in (one, other):
+            speech.hear(prose(5, 300)[start : start + 300])
+        alone.hear(prose(6, 300)[start : start + 300])
+        traffic.index.read(0.0)
+    assert (names(one.hits), names(other.hits), names(alone.hits)) == ({"other"}, {"one"}, set())
+    assert all(hit.spoken for hit in one.hits)
+
+
+def test_kin_may_say_the_same_at_the_same_time(traffic: Traffic) -> None:
+    # a client's retry, and two choices of one request
+    one, retry = (traffic.ask(rid, prose(1)) for rid in ("one", "retry"))
+    speeches = [one.speak(), one.speak(), retry.speak()]
+    for speech in speeches:
+        speech.hear(prose(5, 200))
+    traffic.index.read(0.0)
+    assert not any(speech.hits for speech in speeches)
+
+
+def test_what_is_suspected_of_one_does_not_hide_what_both_say_next(traffic: Traffic) -> None:
+    parties = [traffic.ask(rid, prose(seed)) for rid, seed in (("one", 1), ("other", 2))]
+    speeches = [party.speak() for party in parties]
+    seen = []
+    for start in (0, 600):
+        for speech in speeches:
+            speech.hear(prose(5, 300)[start : start + 600])
+        traffic.index.read(0.0)
+        seen.append(len(speeches[0].hits))
+        parties[1].suspect()
+    assert seen[1] > seen[0] > 0
+
+
 def test_a_tick_reads_so_much_and_leaves_the_rest_for_the_next(traffic: Traffic) -> None:
     traffic.ask("donor", prose(1))
     speeches = [traffic.ask(f"v{n}", prose(10 + n)).speak() for n in range(3)]

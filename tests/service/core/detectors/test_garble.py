@@ -103,3 +103,19 @@ def test_cuts_anywhere_give_the_same_marks(cuts: list[int]) -> None:
         at += size
     state = next(s for s in inspector._choices[0].states if hasattr(s, "glued"))
     assert state.counts == {"special": 3, "debris": 6, "unassigned": 0, "glue": 3, "replacement": 3}
+
+
+CHARSET = "ČčΑΒΓΔАБВГـفقاب─│┌äöπΣждяאבג"
+
+
+@pytest.mark.parametrize("size", [1, 5, 9, 200])
+def test_a_table_of_characters_is_no_word_however_it_arrives(size: int) -> None:
+    text = f'{HEAD} chars: "{CHARSET}" and so on'
+    inspector = Inspector(RequestFacts(dialect="t"), WorkerFacts(), RULES.detectors, RULES.fusion)
+    for at in range(0, len(text), size):
+        inspector.read([Delta(text=text[at : at + size])], 0.0)
+    assert inspector.finish(0.0, clean=True).level is Level.CLEAN
+
+
+def test_glue_in_a_shorter_row_speaks_once_the_row_has_ended() -> None:
+    assert judged(f"{HEAD} {CHARSET[:12]} and so on").level is Level.CORRUPT

@@ -145,6 +145,13 @@ def test_a_short_run_of_filler_seconds_collapsed_acceptance() -> None:
     assert finding.log10_e == RULE.witness_log10
 
 
+def test_blank_lines_at_the_end_need_not_go_on_as_long() -> None:
+    text = prose(24, 40) + "\n" * 48
+    assert judged(text).kind is Kind.REPETITION
+    assert judged(prose(24, 40) + "\n" * 32).level is Level.CLEAN
+    assert judged(text + prose(25, 40)).level is Level.CLEAN
+
+
 def test_nans_exclamation_marks_are_no_filler() -> None:
     assert judged(prose(16, 20) + "!" * 100).kind is Kind.REPETITION
 

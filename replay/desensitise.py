@@ -119,7 +119,12 @@ class Desensitiser:
 
     def _body(self, body: dict[str, Any]) -> dict[str, Any]:
         chain = self._masker.start()
-        made: dict[str, Any] = self._value(body, "", chain)
+        try:
+            made: dict[str, Any] = self._value(body, "", chain)
+        except RecursionError:
+            raise ValueError(
+                f"request {self.proof.requests} is nested deeper than any body that is meant"
+            ) from None
         return made
 
     def _value(self, value: Any, key: str, chain: Chain) -> Any:  # noqa: ANN401 - any JSON value

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from replay.desensitise import Desensitiser, Proof, common, texts_of
 from replay.trace import FORMAT, TraceHeader, TraceRequest
 
@@ -155,3 +157,11 @@ def test_a_grammar_that_would_force_another_answer_is_left_out() -> None:
 def test_keys_of_metadata_are_somebodys_words() -> None:
     made = Desensitiser(SALT).request(TraceRequest(id="a", at_s=0.0, body={"metadata": {"jane": "doe"}}))
     assert "jane" not in _text(made)
+
+
+def test_a_body_made_to_hurt_is_named_by_its_number() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="request 1 is nested deeper"):
+        Desensitiser(SALT).request(TraceRequest(id="a", at_s=0.0, body={"x": deep}))

@@ -54,6 +54,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _listens(host: str, at: str) -> bool:
+    """Whether a listener on this host is met at that address, as far as names tell."""
+    everywhere = host in {"0.0.0.0", "::"}  # noqa: S104 - they are only compared
+    return host == at or (is_loopback(at) and (everywhere or is_loopback(host)))
+
+
 class Limits(Strict):
     """What one process takes on. Beyond it `protect` passes through and marks, `strict` answers 503."""
 
@@ -228,6 +234,17 @@ class Settings(Strict):
             raise ValueError(
                 f"admin_host: without admin_token only a loopback address may listen, got {self.admin_host!r}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_talks_to_himself(self) -> Self:
+        """Port 0 is any free one, and collides with nobody."""
+        data, admin, router = self.data_host, self.admin_host, urlsplit(self.router)
+        if self.data_port == self.admin_port != 0 and (_listens(data, admin) or _listens(admin, data)):
+            raise ValueError(f"admin_port: expected another one than data_port's, got {self.admin_port}")
+        for name, host, port in (("data_port", data, self.data_port), ("admin_port", admin, self.admin_port)):
+            if router.port == port != 0 and _listens(host, router.hostname or ""):
+                raise ValueError(f"router: is our own {name}, expected the router's, got {self.router!r}")
         return self
 
     def route_table(self) -> RouteTable:

@@ -44,6 +44,30 @@ def test_without_a_token_the_admin_port_stays_on_the_loopback() -> None:
     assert guarded.admin_host == "::"
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            {"data_port": 9000, "admin_port": 9000},
+            "admin_port: expected another one than data_port's, got 9000",
+        ),
+        ({"router": "http://127.0.0.1:8400"}, "router: is our own data_port"),
+        ({"router": "http://localhost:8401"}, "router: is our own admin_port"),
+        ({"router": "http://127.0.0.1:8400", "data_host": "0.0.0.0"}, "router: is our own data_port"),  # noqa: S104
+    ],
+)
+def test_ports_that_would_meet_are_named(more: dict[str, object], told: str) -> None:
+    assert told in refused(**more)
+
+
+def test_ports_that_do_not_meet_may_be_the_same_number() -> None:
+    assert Settings(router="http://10.0.0.9:8400").data_port == 8400
+    assert Settings(router="http://10.0.0.9:8400", data_host="0.0.0.0").data_port == 8400  # noqa: S104
+    assert Settings(router=ROUTER, data_port=0, admin_port=0).admin_port == 0
+    apart = {"data_host": "10.0.0.1", "admin_host": "127.0.0.1", "admin_port": 8400}
+    assert Settings.model_validate({"router": ROUTER, **apart}).admin_port == 8400
+
+
 def test_route_names_are_labels_and_stand_once() -> None:
     assert "stands twice" in refused(routes=[{"name": "a"}, {"name": "a"}])
     assert "is taken" in refused(routes=[{"name": "default"}])

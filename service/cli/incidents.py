@@ -12,6 +12,7 @@ from service.cli.options import JsonFlag, print_json, print_line
 app = App(name="incidents", help="Requests on which a verdict or a suspicion stood: list, show.")
 
 HERE: Final = Where()
+UNSAID: Final = "unknown"
 HEAD: Final = ("at", "level", "kind", "detector", "outcome", "workers", "id")
 
 
@@ -96,7 +97,15 @@ def _told(one: dict[str, Any]) -> list[str]:
 
 def _attempt(attempt: dict[str, Any]) -> str:
     tokens = _count(attempt["tokens"])
-    return f"{attempt['worker']}: {attempt['level']} {attempt['kind']}, {tokens} tokens, {attempt['ending']}"
+    told = f"{attempt['level']} {attempt['kind']}, {tokens} tokens, {attempt['ending']}"
+    said = attempt.get("engine_said", ())
+    return f"{_place(attempt)}: {told}" + (f", the engine said {', '.join(said)}" if said else "")
+
+
+def _place(attempt: dict[str, Any]) -> str:
+    """Both legs, where a probe named them; an older sidecar tells of neither."""
+    prefill = attempt.get("prefill", UNSAID)
+    return attempt["worker"] if prefill == UNSAID else f"{prefill} -> {attempt['worker']}"
 
 
 def _count(value: int | None) -> str:

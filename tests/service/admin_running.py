@@ -37,7 +37,9 @@ class AdminPortRunning:
         """One corrupted request each, written when this returns."""
         for rid in rids:
             body = msgspec.json.encode({"messages": [{"role": "user", "content": f"{PROMPT} {rid}"}]})
-            bad = msgspec.structs.replace(incident(rid), hints=(HINT,))
+            made = incident(rid)
+            first = msgspec.structs.replace(made.attempts[0], prefill="http://p:1", engine_said=("nan",))
+            bad = msgspec.structs.replace(made, hints=(HINT,), attempts=(first, *made.attempts[1:]))
             self.store.keep(bad, Kept(facts(), body, (f"answer to {PROMPT}",)))
         self.store.forget(case="nobody").result(10)
 

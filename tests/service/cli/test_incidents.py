@@ -28,7 +28,8 @@ def test_incidents_are_listed_narrowed_and_shown(tmp_path: Path, capsys: pytest.
         assert json.loads(capsys.readouterr().out) == row
         assert run(["incidents", "show", row["id"], "--admin", port.url]) == DONE
         said = capsys.readouterr().out
-        assert "attempt 1             http://w:1: corrupt repetition, 120 tokens" in said
+        assert "attempt 1             http://p:1 -> http://w:1: corrupt repetition, 120 tokens" in said
+        assert "complete, the engine said nan\nattempt 2             unknown: clean" in said
         assert row["case_id"] in said
         assert "possible              bad_gpu: token 0\n                      next: take it out" in said
 

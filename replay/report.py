@@ -47,7 +47,7 @@ figcaption{font-size:13px;color:var(--soft);margin-bottom:4px}svg{width:100%;hei
 .grid{stroke:var(--line);stroke-width:1}table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{text-align:right;white-space:nowrap;padding:5px 10px;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left;white-space:normal}.about td{white-space:normal;
-overflow-wrap:anywhere}th{font-weight:600;color:var(--soft)}.scroll{overflow-x:auto}
+overflow-wrap:anywhere;text-align:left}th{font-weight:600;color:var(--soft)}.scroll{overflow-x:auto}
 .case{border:1px solid var(--line);border-radius:8px;margin:14px 0;overflow:hidden}
 .case header{background:var(--panel);padding:8px 12px;font-size:13px}.pair{display:grid;
 grid-template-columns:1fr 1fr}.pair>div{padding:10px 12px;min-width:0}.pair>div+div{border-left:1px solid
@@ -95,7 +95,7 @@ def _head(found: Judged) -> str:
         lines.append("Not reproduced: no arm had an event. What was reported was not seen here.")
     if verdict.more_requests is not None:
         lines.append(f"Some {verdict.more_requests:,} more requests an arm would likely decide.")
-    if verdict.ratio_low is not None:
+    if verdict.reproduced and verdict.ratio_low is not None:
         high = "infinity" if verdict.ratio_high is None else number(verdict.ratio_high)
         lines.append(f"Rate ratio: 95 % between {number(verdict.ratio_low)} and {high}, by incidents.")
     told = "".join(f"<p>{escape(line)}</p>" for line in lines)

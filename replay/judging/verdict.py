@@ -97,6 +97,8 @@ def decide(
         return _void(asked, state, low, high, f"{empty} has no whole answer")
     evidence = weigh(asked, low, high, rounds, sizes)
     outcome, why = _broken(state, low, high) or _outcome(evidence, asked, state)
+    if outcome is Outcome.LOAD_DEPENDENT and low.load == high.load:
+        why += "; both arms have one load: it is the knob that they differ in"
     more = _more(asked, low_rate, high_rate, evidence) if outcome is Outcome.UNDECIDED else None
     return msgspec.structs.replace(evidence, verdict=outcome, why=why, more_requests=more)
 

@@ -7,6 +7,7 @@ and a screen reader reads.
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 
 WIDTH, HEIGHT = 640, 260
@@ -14,6 +15,9 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 48
 
 KEY_PX = 16
 """A line of the key below a chart, and the width of its mark."""
+
+TICK_PX, CHAR_PX = 12, 6
+"""Height of a tick's text, and the width of one of its letters, about."""
 
 HUES = 6
 """Colours of the page, `--arm0` to `--arm5`; more arms begin again."""
@@ -91,8 +95,10 @@ class Frame:
         self.label(LEFT, TOP - 3, name, anchor="start", kind="axis")
 
     def x_axis(self, name: str, ticks: Iterable[tuple[float, str]]) -> None:
-        for value, text in ticks:
-            self.label(self.x(value), self.base + 21, text)
+        marks = [(self.x(value), text) for value, text in ticks]
+        rows = 2 if _crowded(marks) else 1
+        for place, (x, text) in enumerate(marks):
+            self.label(x, self.base + 17 + TICK_PX * (place % rows), text)
         self.label((LEFT + WIDTH - RIGHT) / 2, self.base + BOTTOM - 6, name, kind="axis")
 
     def key(self, place: int, text: str, *, hue: str, dash: str = "", width: float = 1.5) -> None:
@@ -113,6 +119,14 @@ class Frame:
     def svg(self) -> str:
         head = f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escape(self.title)}">'
         return f"{head}<title>{escape(self.title)}</title>{''.join(self._parts)}</svg>"
+
+
+def _crowded(marks: Sequence[tuple[float, str]]) -> bool:
+    """Whether texts centred at these pixels would run into each other."""
+    return any(
+        (len(one) + len(other)) / 2 * CHAR_PX > right - left
+        for (left, one), (right, other) in pairwise(marks)
+    )
 
 
 def hue(place: int) -> str:

@@ -1,5 +1,6 @@
 """The verdict: each of the five, and how often it is wrong."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ from replay.plan import Contrast
 
 ASKED = Contrast(low="idle", high="peak", margin_per_10k=4, incident_window_s=5)
 TRIALS, ROUNDS = 20_000, 10
+LOADS = {"idle": 1.0, "peak": 4.0}
 
 
 def _level(
@@ -16,7 +18,7 @@ def _level(
 ) -> Level:
     return Level(
         arm=arm,
-        load=1,
+        load=LOADS[arm],
         sent=trials + failed,
         trials=trials,
         events=events,
@@ -165,3 +167,11 @@ def test_a_run_that_was_stopped_for_its_errors_has_a_failing_backend() -> None:
         ASKED, _level("idle", 0), _level("peak", 30), by_round, [], State(stopped="errors", over=False)
     )
     assert found.verdict is Outcome.BACKEND_FAILING
+
+
+def test_arms_of_one_load_differ_in_a_knob_and_the_verdict_says_so() -> None:
+    low, high = _level("idle", 0), msgspec.structs.replace(_level("peak", 12), load=LOADS["idle"])
+    found = decide(ASKED, low, high, _rounds(_spread(0), _spread(12)), [1] * 12)
+    assert found.verdict is Outcome.LOAD_DEPENDENT
+    assert "it is the knob" in found.why
+    assert "knob" not in _decided(0, 12).why

@@ -49,3 +49,11 @@ def test_a_key_lies_below_the_chart_and_moves_nothing() -> None:
     assert keyed.y(7) == plain.y(7)
     placed = [float(one.get("y") or 0) for one in ET.fromstring(keyed.svg()).iter("text")]  # noqa: S314 - our own
     assert plain.height < placed[0] < placed[1] < keyed.height
+
+
+@pytest.mark.parametrize(("arms", "rows"), [(2, 1), (7, 2)])
+def test_names_on_an_axis_do_not_run_into_each_other(arms: int, rows: int) -> None:
+    frame = Frame("t", arms, 1)
+    frame.x_axis("level", [(at + 0.5, f"concurrency {at} (2.5)") for at in range(arms)])
+    texts = [one for one in ET.fromstring(frame.svg()).iter("text") if "(2.5)" in (one.text or "")]  # noqa: S314 - our own
+    assert len({one.get("y") for one in texts}) == rows

@@ -98,7 +98,7 @@ class Frame:
         marks = [(self.x(value), text) for value, text in ticks]
         rows = 2 if _crowded(marks) else 1
         for place, (x, text) in enumerate(marks):
-            self.label(x, self.base + 17 + TICK_PX * (place % rows), text)
+            self.label(x, self.base + (21 if rows == 1 else 17) + TICK_PX * (place % rows), text)
         self.label((LEFT + WIDTH - RIGHT) / 2, self.base + BOTTOM - 6, name, kind="axis")
 
     def key(self, place: int, text: str, *, hue: str, dash: str = "", width: float = 1.5) -> None:

@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint check-rules check-dashboards check-deploy test test-sglang demo bench-gateway bench-path bench-detectors lock
+.PHONY: help setup lint check-rules check-metrics check-dashboards check-deploy test test-sglang demo bench-gateway bench-path bench-detectors lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,10 @@ check-rules: ## alerts.yaml, its promtool tests, and the routing of the Alertman
 	amtool config routes test --config.file docker/alertmanager/alertmanager.yaml --verify.receivers=ticket severity=warning
 	promtool check config --syntax-only docker/prometheus/prometheus.yaml
 
+check-metrics: setup ## what the sidecar exposes, in the eyes of promtool
+	.venv/bin/python -c 'import sys; from service.edges.metrics import Metrics; \
+	  sys.stdout.buffer.write(Metrics(routes=("default",), detectors=("loop",)).exposition())' | promtool check metrics
+
 check-dashboards: setup ## lab, router, sidecar, Prometheus and Alertmanager together: panels have series, alerts fire
 	.venv/bin/python -m pytest -s tests/observed/live_*.py $(ARGS)
 
@@ -65,7 +69,7 @@ check-deploy: .venv-deploy/.ready ## hadolint, the compose specification's schem
 	  .venv-deploy/bin/kubernetes-validate --strict --no-warn --kubernetes-version 1.33 .venv-deploy/base.yaml; \
 	  else echo "check-deploy: kubectl is missing: the base was not built, its parts were checked"; fi
 
-test: check-rules setup lint ## every check: rules, lint, then pytest
+test: check-rules setup lint check-metrics ## every check: rules, lint, metrics, then pytest
 	.venv/bin/python -m pytest $(ARGS)
 
 # The engine is kept from run to run; our own package is put into it anew each time.

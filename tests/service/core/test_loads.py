@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.loads import RANKS_MAX, Loads, loads_of
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "telemetry"
 
 
 def body(*ranks: object) -> bytes:
@@ -30,6 +33,12 @@ def rank(**other: object) -> dict[str, Any]:
 def test_ranks_are_one_worker() -> None:
     loads = loads_of(body(rank(), rank(dp_rank=1, num_running_reqs=1, speculative={"accept_rate": 0.7})))
     assert loads == Loads(4, 4, 0.6, {"decode_steps": 80, "prefill_tokens": 2400})
+
+
+def test_a_real_worker_is_read() -> None:
+    """SGLang 0.5.23 with n-gram drafts, after one short answer."""
+    loads = loads_of((FIXTURES / "sgl-v1-loads.json").read_bytes())
+    assert loads == Loads(0, 0, 0.0, {"decode_steps": 12, "prefill_tokens": 37})
 
 
 def test_a_worker_that_has_decoded_nothing_tells_no_decode_steps() -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from service.edges.upstream import Request, ResponseHead, Upstream, UpstreamError
+from tests.waiting import farewells
 
 
 class Stop(Enum):
@@ -77,7 +78,7 @@ class ScriptedUpstream:
             self._server = None
         for transport in self.transports:
             transport.abort()
-        await asyncio.sleep(0.01)
+        await farewells()
 
     @property
     def url(self) -> str:

@@ -24,7 +24,7 @@ from service.edges.upstream import Limits as UpstreamLimits
 from service.edges.upstream_raw import RawUpstream
 from tests.fakes import Script, ScriptedClient, ScriptedUpstream
 from tests.serving import serving
-from tests.waiting import until
+from tests.waiting import farewells, until
 
 CHAT = b"/v1/chat/completions"
 ROUTED = b"x-smg-routed-worker-id: "
@@ -196,4 +196,4 @@ async def guarded(
         ticking.cancel()
         await means.upstream.close()
         await tasks.cancel()
-        await asyncio.sleep(0.01)
+        await farewells()

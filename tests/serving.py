@@ -8,6 +8,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from service.edges.server import App, data_config
+from tests.waiting import farewells
 
 
 class Serving:
@@ -28,7 +29,7 @@ class Serving:
             task.cancel()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0.01)
+        await farewells()
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import httpx
 from service.app import build, serve
 from service.config import RuleSet, Settings, load_rules
 from tests.fakes import Script, ScriptedClient, ScriptedUpstream, answer
-from tests.waiting import until
+from tests.waiting import farewells, until
 
 NO_WORKERS: Script = [answer(b'{"workers": []}', kind=b"application/json")]
 """What the router says when the sidecar asks, at its start, who is there."""
@@ -72,4 +72,5 @@ async def running(
                 yield Running(data_port, admin, upstream, database)
             if not serving.done():
                 os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0.05)  # transports that were closed say goodbye in the loop's next rounds
+        await asyncio.sleep(0.05)
+        await farewells()

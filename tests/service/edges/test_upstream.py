@@ -11,7 +11,7 @@ from service.edges.upstream import Exchange, Limits, Request, Upstream, origin_o
 from service.edges.upstream_aiohttp import AiohttpUpstream
 from service.edges.upstream_raw import RawUpstream
 from tests.fakes import OK, POST, Heard, Script, ScriptedUpstream, Stop, answer, ask, stream
-from tests.waiting import steady, until
+from tests.waiting import farewells, steady, until
 
 Client = Callable[[str, Limits], Upstream]
 DEFAULTS = Limits()
@@ -39,7 +39,7 @@ async def started(
             yield upstream, server
         finally:
             await upstream.close()
-            await asyncio.sleep(0.01)
+            await farewells()
 
 
 async def outcome(

@@ -25,9 +25,9 @@ from replay.importers import (
     sglang_metrics,
     tables,
 )
-from replay.importers.source import SECONDS, Question, Source, SourceError, Tally
+from replay.importers.source import Question, Source, SourceError, Tally
 from replay.importers.summary import Counting, Spread, Summary
-from replay.importers.units import mixed
+from replay.importers.units import mixed, odd_rate
 from replay.trace import FORMAT, TraceHeader, TraceRequest, write_trace
 
 __all__ = (
@@ -44,6 +44,8 @@ __all__ = (
 )
 
 HEAD_CHARS: Final = 65_536
+BLOCKS_WITHIN: Final = 2.0
+"""The last block of a prompt may be hardly begun, and some fleets hash whole blocks alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +145,45 @@ def _counted(source: Source, form: Format) -> Counting:
             seen.add(request.id)
             counting.add(request)
     except Question:  # two units may be why the format has one of its own
-        _ask_of_units(source, counting)
+        _ask_of_two_units(source, counting)
         raise
     if not seen:
         raise source.fault("holds no request" + _why(source.tally))
-    _ask_of_units(source, counting)
+    _ask_of_two_units(source, counting)
+    _ask_of_rate(source, counting)
+    _ask_of_blocks(source, counting)
     return counting
 
 
-def _ask_of_units(source: Source, counting: Counting) -> None:
-    """Stop where numbers without a unit seem to have two."""
-    bare = [column for column, unit in source.tally.units.items() if unit in SECONDS]
-    found = mixed(np.frombuffer(counting.at_s)) if bare and source.unit is None else ""
-    if found:
+def _ask_of_two_units(source: Source, counting: Counting) -> None:
+    """Stop where a column of numbers, whose unit nobody tells, seems to hold two."""
+    column = "" if counting.by_session else source.tally.guessed_unit
+    if column and (found := mixed(np.frombuffer(counting.at_s))):
         raise Question(
-            f"{source.name}: {bare[0]} seems to hold two units: {found}. Bring all rows to one unit; or, if"
-            f" they are in one, name it with --unit"
+            f"{source.name}: {column} seems to hold two units: {found}. Bring all rows to one unit; or, if"
+            " they are in one, name it with --unit"
+        )
+
+
+def _ask_of_rate(source: Source, counting: Counting) -> None:
+    """Stop where it seems to hold one, and another than is usual for the format."""
+    column = source.tally.guessed_unit
+    if column and (found := odd_rate(np.frombuffer(counting.at_s))):
+        raise Question(
+            f"{source.name}: with {column} read as {source.tally.units[column]}, {found}. Name its unit with"
+            " --unit s, ms, us or ns"
+        )
+
+
+def _ask_of_blocks(source: Source, counting: Counting) -> None:
+    """A wrong size makes prompts many times too short, and every percentile still reads well."""
+    assumed, found = source.tally.block_tokens, counting.tokens_a_block()
+    if not source.tally.guessed_blocks or assumed is None or found is None:
+        return
+    if not 1 / BLOCKS_WITHIN <= found / assumed <= BLOCKS_WITHIN:
+        raise Question(
+            f"{source.name}: prompts have some {found:,.0f} tokens a block hash, not {assumed} as is usual"
+            " for this format. Say --block-tokens N"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from replay.importers.source import SECONDS, Source
+from replay.importers.source import Source
 from replay.trace import TraceRequest
 
 ROLES: Final = {
@@ -149,9 +149,7 @@ def _when(source: Source, value: Any, line: int) -> float:  # noqa: ANN401 - as 
     if isinstance(value, str):
         source.tally.units["timestamp"] = "date and time"
         return source.moment(value, "timestamp", line)
-    unit = source.unit or "s"
-    source.tally.units["timestamp"] = unit
-    return source.number(value, "timestamp", line) * SECONDS[unit]
+    return source.number(value, "timestamp", line) * source.seconds_of("timestamp", "s")
 
 
 def _request(

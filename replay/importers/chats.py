@@ -11,7 +11,9 @@ aiperf, guidellm and inference-perf read the second; a sub-agent's requests lie 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from replay.importers.source import SECONDS, Source
+import msgspec
+
+from replay.importers.source import Source
 from replay.trace import TraceRequest
 
 BAILIAN_BLOCK: Final = 16
@@ -30,9 +32,8 @@ def fits_weka(head: str) -> bool:
 
 
 def read_bailian(source: Source) -> Iterator[TraceRequest]:
-    unit = source.unit or "s"
-    source.tally.units["timestamp"] = unit
-    source.tally.block_tokens = source.block_tokens or BAILIAN_BLOCK
+    tick_s = source.seconds_of("timestamp", "s")
+    source.block_size(BAILIAN_BLOCK)
     sessions: dict[str, str] = {}
     for line, row in source.json_lines():
         source.drop(row.keys() - {"chat_id", "parent_chat_id", "timestamp", "input_length", "output_length",
@@ -42,7 +43,7 @@ def read_bailian(source: Source) -> Iterator[TraceRequest]:
         sessions[name] = sessions.get(parent, name)
         yield TraceRequest(
             id=name,
-            at_s=source.number(row.get("timestamp"), "timestamp", line) * SECONDS[unit],
+            at_s=source.number(row.get("timestamp"), "timestamp", line) * tick_s,
             session=sessions[name],
             turn=max(source.count(row.get("turn", 1), "turn", line) - 1, 0),
             parent=parent if known else "",
@@ -53,11 +54,12 @@ def read_bailian(source: Source) -> Iterator[TraceRequest]:
 
 
 def read_weka(source: Source) -> Iterator[TraceRequest]:
-    source.tally.units["t"] = source.unit or "s"
-    source.tally.block_tokens = source.block_tokens or WEKA_BLOCK
+    tick_s = source.seconds_of("t", "s")
+    source.block_size(WEKA_BLOCK)
     for index, talk in enumerate(_talks(source)):
         session = str(talk.get("id", index))
-        yield from _talk(source, session, session, talk.get("requests"), 0)
+        for one in _talk(source, session, session, talk.get("requests"), 0):
+            yield msgspec.structs.replace(one, at_s=one.at_s * tick_s)
 
 
 def _talks(source: Source) -> Iterator[dict[str, Any]]:
@@ -74,6 +76,7 @@ def _talks(source: Source) -> Iterator[dict[str, Any]]:
 
 
 def _talk(source: Source, session: str, name: str, rows: object, depth: int) -> Iterator[TraceRequest]:
+    """Times are as the file has them."""
     if not isinstance(rows, list) or depth > DEEP:
         raise source.fault(f"conversation {session!r} holds no list of requests")
     before = ""
@@ -86,7 +89,7 @@ def _talk(source: Source, session: str, name: str, rows: object, depth: int) -> 
         source.drop(row.keys() - {"t", "type", "in", "out", "hash_ids"})
         request = TraceRequest(
             id=f"{name}.{turn}",
-            at_s=source.number(row.get("t"), "t", 0) * SECONDS[source.unit or "s"],
+            at_s=source.number(row.get("t"), "t", 0),
             session=session,
             turn=turn,
             parent=before,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from replay.importers.source import SECONDS, Question, Source
+from replay.importers.source import Question, Source
 from replay.trace import TraceRequest
 
 BLOCK_TOKENS: Final = 512
@@ -42,17 +42,15 @@ def fits(head: str) -> bool:
 
 def read(source: Source) -> Iterator[TraceRequest]:
     """Requests as they stand; raises Question at the end of a file that can be read in two ways."""
-    unit = source.unit or "ms"
-    source.tally.units["timestamp"] = unit
-    seen = _Seen(source.block_tokens or BLOCK_TOKENS)
-    source.tally.block_tokens = seen.block_tokens
+    tick_s = source.seconds_of("timestamp", "ms")
+    seen = _Seen(source.block_size(BLOCK_TOKENS))
     for index, (line, row) in enumerate(source.json_lines()):
         source.drop(row.keys() - KNOWN)
         if "timestamp" not in row and "delay" not in row:
             raise source.fault("has neither timestamp nor delay", line)
         session = str(row.get("session_id", ""))
         ticks = source.number(row.get("timestamp", row.get("delay")), "timestamp", line)
-        at_s = ticks * SECONDS[unit]
+        at_s = ticks * tick_s
         if "timestamp" not in row:
             at_s += seen.last_s.get(session, 0.0)
             source.tally.note("rows with a delay come that long after the session's row before")

@@ -41,6 +41,8 @@ class Tally:
     notes: list[str] = field(default_factory=list)
     block_tokens: int | None = None
     timed: bool = True  # the format says when requests came
+    guessed_unit: str = ""  # a column whose unit neither the format nor the user tells
+    guessed_blocks: bool = False  # the size of a block is the usual one
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -112,6 +114,22 @@ class Source:
                 if None in row.values() or None in row:
                     raise self.fault("has more or fewer fields than the header", reader.line_num)
                 yield reader.line_num, row
+
+    # --- what a file does not say ---
+
+    def seconds_of(self, column: str, usual: Unit) -> float:
+        """In one of a column's numbers: as its user says, else as usual, which is then looked at."""
+        unit = self.unit or usual
+        self.tally.units[column] = unit
+        if self.unit is None:
+            self.tally.guessed_unit = column
+        return SECONDS[unit]
+
+    def block_size(self, usual: int) -> int:
+        """Tokens of a block: as its user says, else as usual, which is then looked at."""
+        self.tally.block_tokens = self.block_tokens or usual
+        self.tally.guessed_blocks = self.block_tokens is None
+        return self.tally.block_tokens
 
     # --- values ---
 

@@ -8,6 +8,9 @@ import numpy as np
 
 from replay.trace import TraceRequest
 
+FEWEST_BLOCKS = 5
+"""Requests with blocks that say something of their size."""
+
 
 class Spread(msgspec.Struct, frozen=True):
     """Percentiles of a length, in tokens."""
@@ -44,19 +47,34 @@ class Counting:
         self.at_s = array("d")
         self._prompt, self._output = array("q"), array("q")
         self._sessions: Counter[str] = Counter()
+        self._before, self._followed = "", 0  # session of the row before; rows that go on with it
+        self._block = array("d")  # prompt tokens a block hash
         self._bodies = self._answers = self._aborted = 0
 
     def add(self, request: TraceRequest) -> None:
         self.at_s.append(request.at_s)
         if request.prompt_tokens is not None:
             self._prompt.append(request.prompt_tokens)
+            if request.blocks:
+                self._block.append(request.prompt_tokens / len(request.blocks))
         if request.output_tokens is not None:
             self._output.append(request.output_tokens)
         if request.session:
             self._sessions[request.session] += 1
+            self._followed += request.session == self._before
+        self._before = request.session
         self._bodies += request.body is not None
         self._answers += request.expected is not None
         self._aborted += request.abort_after_s is not None
+
+    @property
+    def by_session(self) -> bool:
+        """Whether rows lie session by session, so that their order says nothing of time."""
+        return self._followed > len(self.at_s) / 2
+
+    def tokens_a_block(self) -> float | None:
+        """The median; None where hardly any request names its blocks."""
+        return float(np.median(np.frombuffer(self._block))) if len(self._block) >= FEWEST_BLOCKS else None
 
     def summary(self) -> Summary:
         times = np.frombuffer(self.at_s) if self.at_s else np.zeros(0)

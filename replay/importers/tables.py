@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from replay.importers.source import SECONDS, Source
+from replay.importers.source import Source
 from replay.trace import TraceRequest
 
 AZURE: Final = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -38,8 +38,7 @@ def read_azure(source: Source) -> Iterator[TraceRequest]:
 
 
 def read_burstgpt(source: Source) -> Iterator[TraceRequest]:
-    unit = source.unit or "s"
-    source.tally.units["Timestamp"] = unit
+    tick_s = source.seconds_of("Timestamp", "s")
     turns: Counter[str] = Counter()
     for index, (line, row) in enumerate(source.rows(*BURST)):
         source.drop(row.keys() - {*BURST, "Session ID"})
@@ -50,7 +49,7 @@ def read_burstgpt(source: Source) -> Iterator[TraceRequest]:
         session = row.get("Session ID", "")
         yield TraceRequest(
             id=str(index),
-            at_s=source.number(row["Timestamp"], "Timestamp", line) * SECONDS[unit],
+            at_s=source.number(row["Timestamp"], "Timestamp", line) * tick_s,
             session=session,
             turn=turns[session] if session else 0,
             prompt_tokens=source.count(row["Request tokens"], "Request tokens", line),

@@ -5,8 +5,12 @@
     a change of pace    from one row on, gaps are a thousand (or a million) times longer or shorter, within a
                         factor of two
 
-Neither happens to traffic: a shuffled file throws one late row in a hundred so far back, and no fleet changes
-its rate a thousandfold for good. What is found is asked about, not mended.
+And one unit that is not the one that is assumed:
+
+    an odd rate         a thousand requests a second and more, or less than one in a quarter of an hour
+
+None of that happens to traffic: a shuffled file throws one late row in a hundred so far back, and no fleet
+changes its rate a thousandfold for good. What is found is asked about, not mended.
 
 Cost: some array operations over all times, 10 ns a row each.
 """
@@ -25,6 +29,10 @@ FEWEST_GAPS: Final = 20
 """On either side of a change of pace."""
 STEPS: Final = (1e3, 1e6)
 WITHIN: Final = 2.0
+RATE_MIN, RATE_MAX = 0.001, 1000.0
+"""Requests a second; no published trace comes near either."""
+FEWEST_ROWS: Final = 20
+"""Rows under which a rate says nothing."""
 
 Times = NDArray[np.floating[Any]]
 
@@ -40,6 +48,14 @@ def mixed(times: Times) -> str:
             f"{len(thrown)} rows, the first of them row {thrown[0] + 1}, lie far before the rows around them"
         )
     return _change_of_pace(since)
+
+
+def odd_rate(times: Times) -> str:
+    """How the rate of these requests looks like that of another unit; "" where it does not."""
+    span_s = float(np.ptp(times)) if len(times) >= FEWEST_ROWS else 0.0
+    if not span_s or RATE_MIN <= len(times) / span_s <= RATE_MAX:
+        return ""
+    return f"{len(times)} requests come in {span_s:,.3f} s"
 
 
 def _thrown_back(since: Times) -> NDArray[np.intp]:

@@ -87,3 +87,39 @@ def test_two_units_in_one_column_are_a_question_that_an_option_answers(tmp_path:
         import_trace(Source(path), FORMATS["mooncake"], out)
     assert not out.exists()
     assert import_trace(Source(path, unit="ms"), FORMATS["mooncake"], out).summary.rows == 400
+
+
+BAILIAN = (
+    '{{"chat_id": {0}, "parent_chat_id": -1, "timestamp": {0}, "turn": 1, "input_length": 9,'
+    ' "output_length": 1, "hash_ids": []}}\n'
+)
+TIMED = '{{"timestamp": {0}, "body": {{"prompt": "a"}}}}\n'
+
+
+@pytest.mark.parametrize(("form", "row"), [("bailian", BAILIAN), ("timed-bodies", TIMED)])
+def test_a_rate_that_no_fleet_has_is_a_question_that_a_unit_answers(
+    form: str, row: str, tmp_path: Path
+) -> None:
+    path, out = _file(tmp_path, "".join(row.format(at * 2_000_000) for at in range(40))), tmp_path / "out"
+    with pytest.raises(Question, match="timestamp read as s, 40 requests come in"):
+        import_trace(Source(path), FORMATS[form], out)
+    assert import_trace(Source(path, unit="us"), FORMATS[form], out).summary.span_s == 78
+
+
+def test_blocks_of_another_size_are_a_question_that_an_option_answers(tmp_path: Path) -> None:
+    row = (
+        '{{"chat_id": {0}, "parent_chat_id": -1, "timestamp": {0}, "input_length": 640, "output_length": 1, '
+    )
+    text = "".join(row.format(at) + '"turn": 1, "hash_ids": [1, 2, 3, 4, 5]}\n' for at in range(9))
+    path, out = _file(tmp_path, text), tmp_path / "out"
+    with pytest.raises(Question, match="prompts have some 128 tokens a block hash, not 16"):
+        import_trace(Source(path), FORMATS["bailian"], out)
+    assert import_trace(Source(path, block_tokens=128), FORMATS["bailian"], out).block_tokens == 128
+
+
+def test_conversations_one_after_the_other_are_of_one_unit(tmp_path: Path) -> None:
+    row = '{{"timestamp": {}, "session_id": "{}", "input_length": 4}}\n'
+    times = [(at * 60_000, "long") for at in range(60)]
+    times += [(at * 500, f"short-{number}") for number in range(20) for at in range(9)]
+    path, out = _file(tmp_path, "".join(row.format(*one) for one in times)), tmp_path / "out"
+    assert import_trace(Source(path), FORMATS["mooncake"], out).summary.sessions == 21

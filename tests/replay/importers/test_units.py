@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.importers.units import mixed
+from replay.importers.units import mixed, odd_rate
 
 ROWS = 400
 
@@ -72,3 +72,9 @@ def test_a_change_of_pace_by_a_thousand_is_seen_where_rows_stay_in_order() -> No
 @pytest.mark.parametrize("times", [[], [1.0], [0.0, 0.0, 0.0], [5.0, 1.0, 3.0]])
 def test_too_few_rows_say_nothing(times: list[float]) -> None:
     assert told(times) == ""
+
+
+@pytest.mark.parametrize(("mean_s", "odd"), [(0.3, False), (0.0003, True), (3000.0, True)])
+def test_a_rate_that_no_fleet_has_is_another_unit(mean_s: float, odd: bool) -> None:
+    assert bool(odd_rate(np.array(poisson(1, mean_s=mean_s)))) is odd
+    assert odd_rate(np.array(poisson(1, rows=10, mean_s=mean_s))) == ""

@@ -135,7 +135,7 @@ async def running_site(*, timeouts: Timeouts = TIMEOUTS) -> AsyncIterator[Site]:
             task = pair.tasks.create_task(server.serve(sockets=[listener]), name="http")
             servers.append((server, task, listener.getsockname()[1]))
         prefill_url, decode_url = (f"http://127.0.0.1:{port}" for _, _, port in servers)
-        async with httpx.AsyncClient(trust_env=False, timeout=20, verify=NO_TLS) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=50, verify=NO_TLS) as client:
             yield Site(pair, prefill_url, decode_url, client)
         for server, _, _ in servers:
             server.stop()

@@ -206,7 +206,7 @@ async def test_waiting_prompts_never_hold_pages_that_the_first_of_them_needs() -
         for seed in range(4):
             await pair.answer(pair.asked(prompt(seed)))
         sent = [pair.send(pair.asked(prompt(seed % 8)))[1] for seed in range(10)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             for seed, generation in enumerate(sent):
                 assert (await finished(generation)).output == reference_answer(prompt(seed % 8), 120)
 

@@ -20,7 +20,7 @@ async def test_smg_serves_streams_and_pins_decode_workers(tmp_path: Path) -> Non
     async with Lab(Options(prefill=2, decode=2, pages=64, step_ms=1)) as lab:
         async with Router(lab, tmp_path / "router.log") as router:
             pid = router.pid
-            async with httpx.AsyncClient(trust_env=False, timeout=20, base_url=router.url) as client:
+            async with httpx.AsyncClient(trust_env=False, timeout=50, base_url=router.url) as client:
                 whole = await client.post("/generate", json={"text": TEXT})
                 chat = {"messages": [{"role": "user", "content": TEXT}], "rid": "f" * 16, "stream": True}
                 streamed = await client.post("/v1/chat/completions", json={**chat, "model": "specguard-lab"})

@@ -61,15 +61,15 @@ def test_a_worker_says_in_one_line_why_it_cannot_start(capsys: pytest.CaptureFix
 @pytest.mark.e2e
 def test_a_worker_serves_until_its_lifeline_ends_and_then_goes_quietly() -> None:
     with decode_worker() as (process, url):
-        said = httpx.get(f"{url}/lab/control", timeout=20, trust_env=False).json()
+        said = httpx.get(f"{url}/lab/control", timeout=50, trust_env=False).json()
         assert (said["worker"], said["fault"], said["rate"]) == ("decode-0", "nan:1", 0.5)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=50)
         assert (process.returncode, errors) == (0, b"")
 
 
 @pytest.mark.e2e
 def test_a_worker_obeys_sigterm() -> None:
     with decode_worker() as (process, url):
-        httpx.get(f"{url}/health", timeout=20, trust_env=False)
+        httpx.get(f"{url}/health", timeout=50, trust_env=False)
         process.terminate()
         assert process.wait(20) in {0, -signal.SIGTERM}

@@ -82,7 +82,7 @@ async def test_a_running_fleet_is_examined(tmp_path: Path, capsys: pytest.Captur
             "messages": [{"role": "user", "content": "copy 1"}],
             "max_tokens": 4,
         }
-        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=50) as client:
             (await client.post(f"{router.url}/v1/chat/completions", json=chat)).raise_for_status()
         words = ["--router", router.url, "--router-metrics", router.metrics_url]
         code, told = await asyncio.to_thread(doctored, capsys, *words)

@@ -43,7 +43,7 @@ async def test_behind_plain_middleware_a_send_can_still_be_stepped() -> None:
 async def test_middleware_that_asks_for_the_current_task_is_found_out() -> None:
     def middleware(send: Send) -> Send:
         async def within(message: Message) -> None:
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(50):
                 await send(message)
 
         return within

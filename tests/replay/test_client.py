@@ -131,10 +131,13 @@ async def test_a_server_that_hangs_is_left_when_the_caller_says_so() -> None:
     async with ScriptedUpstream([stream(EVENT)[:-5], Stop.FOREVER]) as server:
         client = RawClient(target_of(server.url))
 
-        def later(call: Call) -> None:
-            asyncio.get_running_loop().call_later(0.1, call.stop, "timeout", "late")
+        def once_it_speaks(call: Call) -> None:
+            if call.answer.text:
+                call.stop("timeout", "late")
+            else:
+                asyncio.get_running_loop().call_later(0.005, once_it_speaks, call)
 
-        call = await ask(client, then=later)
+        call = await ask(client, then=once_it_speaks)
         await asyncio.wait_for(server.gone.wait(), 30)
         await client.close()
     assert (call.ending, call.error, call.answer.text) == ("timeout", "late", "hello ")

@@ -13,6 +13,7 @@ from tests.fakes import Script, ScriptedUpstream, Stop, answer, stream
 from tests.replay.runkit import by_id, evenly, mocking, options, plan_of
 from tests.replay.test_client import CHAT, EVENT, GOOD, JSON, LAST, over_tls
 from tests.replay.test_client import TLS as CERTIFICATES
+from tests.waiting import until
 
 CLOSING = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 
@@ -63,7 +64,7 @@ async def test_a_call_that_is_stopped_leaves() -> None:
         client = AiohttpClient(target_of(server.url))
         over: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
         call = client.start(CHAT, b"{}", over.set_result)
-        await asyncio.sleep(0.1)
+        await until(lambda: call.answer.text)
         call.stop("timeout", "late")
         await asyncio.wait_for(server.gone.wait(), 30)
         assert ((await over).ending, call.answer.text) == ("timeout", "hello ")

@@ -12,6 +12,7 @@ from replay.mock import Connection as MockConnection
 from replay.mock import Mock
 from replay.target import target_of
 from tests.fakes import Script, ScriptedUpstream, Stop, answer, chunked, stream
+from tests.waiting import farewells, until
 
 TLS = Path(__file__).parent.parent / "fixtures" / "tls"
 EVENT = b'data: {"id":"r1","choices":[{"index":0,"delta":{"content":"hello "}}]}\n\n'
@@ -189,7 +190,8 @@ async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
     async with ScriptedUpstream([GOOD, 0.05, chunked(b"more")], [GOOD]) as server:
         client = RawClient(target_of(server.url))
         await ask(client)
-        await asyncio.sleep(0.15)
+        await until(lambda: server.written > len(GOOD))
+        await farewells()
         assert (await ask(client)).ending == "complete"
         assert server.connections == 2
         await client.close()

@@ -1,7 +1,8 @@
 """Cross-talk: how often a clean answer is taken for another's, and how often another's answer is recognised.
 
     python -m replay.bench.crosstalk --clean 100000          clean traffic alone (`clean_traffic.py`)
-    python -m replay.bench.crosstalk --clean 0 --swaps 200   whole-slot swaps in the lab's own engine
+    python -m replay.bench.crosstalk --clean 0 --swaps 400   whole-slot swaps in the lab's own engine;
+                                                             a minute; writes rules/quality.json
 
 The last line is JSON. Clean: requests of many sessions run side by side, their answers cut into events, a
 tick now and then. Swaps: both requests live beside ten others, all their prompts indexed; at a token the
@@ -25,6 +26,8 @@ import numpy as np
 import yaml
 
 from replay.bench.clean_traffic import Request, World
+from replay.bench.interval import wilson
+from replay.bench.quality import publish
 from replay.lab.quality import FAULTS, MAX_TOKENS, Run
 from replay.lab.tasks import KINDS, Kind, Task, sample
 from replay.lab.tokenizer import decode
@@ -155,7 +158,7 @@ def _end(bench: Bench, stream: Stream, now: float, seen: Counter[str]) -> None:
     bench.index.close(stream.party, now, clean=said.level is not Level.CORRUPT)
     seen["answers"] += 1
     seen["detector_faults"] += len(stream.inspector.faults)
-    seen["one_gram"] += bool(stream.inspector.findings())
+    seen["one_gram"] += any(said.detector == Crosstalk.name for said in stream.inspector.findings())
     seen["suspected"] += said.level is Level.SUSPECT
     seen["corrupt"] += said.level is Level.CORRUPT
 
@@ -227,12 +230,13 @@ def table(found: Sequence[Swap]) -> dict[str, Any]:
     return {name: _recall(swaps) for name, swaps in sorted(groups.items()) if swaps}
 
 
-def _recall(found: Sequence[Swap]) -> dict[str, float]:
+def _recall(found: Sequence[Swap]) -> dict[str, Any]:
     count = len(found)
     named = [swap for swap in found if swap.judgement.level > Level.CLEAN]
     return {
         "swaps": count,
         "corrupt": round(sum(swap.found for swap in found) / count, 3),
+        "interval": wilson(sum(swap.found for swap in found), count),
         "suspected": round(sum(s.judgement.level is Level.SUSPECT for s in found) / count, 3),
         "wrong_donor": sum(swap.judgement.unit != "donor" for swap in named),
     }
@@ -244,12 +248,15 @@ def main() -> None:
     parser.add_argument("--swaps", type=int, default=0, help="lab answers to strike")
     parser.add_argument("--onset", type=int, default=None, help="answer tokens before the swap; 4 to 24")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dry", action="store_true", help="write nothing")
     args = parser.parse_args()
     figures: dict[str, Any] = {}
     if args.clean:
         figures["clean"] = clean(args.clean, args.seed)
     if args.swaps:
         figures["swaps"] = table(list(swaps(args.swaps, args.seed, args.onset)))
+        if not args.dry:
+            publish({"swaps": figures["swaps"]})
     print(json.dumps(figures))
 
 

@@ -1,7 +1,7 @@
 """How often all detectors together take a clean request for a corrupted one: `make bench-falsealarm`.
 
-    python -m replay.bench.falsealarm --requests 2000       a minute; writes rules/quality.json
-    python -m replay.bench.falsealarm --requests 300000 --seed 7 --dry      a night
+    python -m replay.bench.falsealarm --requests 2000       some seconds; writes rules/quality.json
+    python -m replay.bench.falsealarm --requests 100000     six minutes of CPU
 
 Clean traffic of many sessions (`clean_traffic`), judged by all detectors of the default rules with the index
 of who said what. Each answer comes in verify steps of three drafts whose acceptance differs from request to
@@ -67,6 +67,7 @@ def measure(requests: int, seed: int) -> dict[str, Any]:
         "seed": seed,
         "alarms": alarms,
         "suspected": seen["suspected"],
+        "with_words_of_another": seen["one_gram"],
         "detector_faults": seen["detector_faults"],
         "rate_at_most": round(wilson(alarms, answers)[1] if alarms else LATER / max(answers, 1), 8),
     }

@@ -1,6 +1,6 @@
 """What all detectors together see of KV faults: the lab's fault matrix under the real monitor.
 
-    python -m replay.bench.joint --requests 8           four minutes; writes rules/quality.json
+    python -m replay.bench.joint --requests 8           two minutes of CPU; writes rules/quality.json
     python -m replay.bench.joint --requests 1 --dry     writes nothing
 
 Each fault of `replay.lab.matrix` strikes each request at each onset; the answer with its verify steps goes

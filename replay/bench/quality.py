@@ -125,6 +125,8 @@ def tables(figures: Mapping[str, Any]) -> str:
         parts.append(_bulk(figures["bulk"]))
     if "joint" in figures:
         parts.append(_joint(figures["joint"]))
+    if "swaps" in figures:
+        parts.append(_swaps(figures["swaps"]))
     if "clean_requests" in figures:
         parts.append(_clean(figures["clean_requests"]))
     parts.append(_cost(figures["cost"]))
@@ -170,7 +172,13 @@ def _false_alarms(figures: Mapping[str, Any]) -> str:
     title = (
         "False alarms over 2,000 steps: at the anchor (promised), and where requests differ (not promised)"
     )
-    return _table(title, ("streams", "n", "alpha 1e-3", "alpha 1e-4"), rows)
+    promised = _table(title, ("streams", "n", "alpha 1e-3", "alpha 1e-4"), rows)
+    if "learned" not in figures:
+        return promised
+    head = ("anchor", "0.001", "delay_steps_mean")
+    held = [(name, *(row[key] for key in head)) for name, row in figures["learned"].items()]
+    title = "Anchors learned from 1,000 clean streams, false alarms at 1e-3, steps from a collapse to R = 1e6"
+    return promised + "\n" + _table(title, ("streams", *head), held)
 
 
 def _loops(figures: Mapping[str, Any]) -> str:
@@ -227,11 +235,12 @@ def _joint(figures: Mapping[str, Any]) -> str:
         "acted_on_right",
         "verdicts_on_right",
     )
-    rows = [(name, *(row[key] for key in head)) for name, row in settings.items()]
+    told = {**settings, "calibrated, what is decidable": figures["decidable"]}
+    rows = [(name, *(row[key] for key in head)) for name, row in told.items()]
     parts = [
         _table("Faults of the lab's KV, all detectors together, held to strict", ("setting", *head), rows)
     ]
-    keys = ("struck", "wrong", *settings, "acted_on_right")
+    keys = ("struck", "wrong", *settings, "interval", "acted_on_right")
     for title, group in (("fault", figures["by_fault"]), ("what the answer became", figures["by_text"])):
         lines = [(name, *(row.get(key, 0) for key in keys)) for name, row in group.items() if row["struck"]]
         parts.append(_table(f"The same by {title}: answers acted upon", (title, *keys), lines))
@@ -242,6 +251,14 @@ def _joint(figures: Mapping[str, Any]) -> str:
     ]
     title = "Tokens delivered past the first wrong one"
     return "\n".join([*parts, _table(title, ("what the answer became", "policy", "p50", "p99"), delivered)])
+
+
+def _swaps(figures: Mapping[str, Any]) -> str:
+    """Whole-slot swaps, and nobody but the cross-talk detector to see them."""
+    head = ("swaps", "corrupt", "interval", "suspected", "wrong_donor")
+    rows = [(name, *(row[key] for key in head)) for name, row in figures.items()]
+    title = "Whole-slot swaps in the lab, the cross-talk detector alone, by victim, donor and bytes shown"
+    return _table(title, ("which", *head), rows)
 
 
 def _clean(figures: Mapping[str, Any]) -> str:

@@ -6,6 +6,9 @@ alarms of the detector at R >= 1/alpha, not aborts; delays count verify steps fr
 had not alarmed before. Bounds for .7 -> .1, k = 3, alpha 1e-6: 15.7 steps where the onset is known (Wald),
 20.8 with a window (Lai), 24.3 to first order over 2,000 steps.
 
+`learned` is what a calibration makes of such traffic: the anchor that `service.core.baseline` learns from
+clean streams, the rate of false alarms it has on others of their kind, and the delay it costs.
+
     kappa   acceptance of each stream drawn from Beta(mean .7, kappa): how much requests differ
     drift   drawn anew every 20 steps: how much they change
 """
@@ -16,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.baseline import Baselines, anchor, key_of
 from service.core.detectors.acceptance import CEILING, Law, factors
 
 Floats = NDArray[np.float64]
@@ -35,6 +39,8 @@ LATEST: Final = 1500
 """Steps after the onset that are simulated at most."""
 
 ALPHAS: Final = (1e-3, 1e-4)
+LEARNED_STREAMS: Final = 1000
+LEARNED_STEPS: Final = 64
 DRIFT_STEPS: Final = 20
 
 
@@ -135,6 +141,37 @@ class Spread:
         return self._rates
 
 
+def learned_anchor(rates: Rates, seed: int = 7) -> float:
+    """What a calibration holds such traffic to."""
+    rng, known = np.random.default_rng(seed), Baselines()
+    steps = [draw(rng, rates(rng, LEARNED_STREAMS, step), K) for step in range(LEARNED_STEPS)]
+    key = key_of("m", "w", K, 0.0, grammar=False)
+    for stream in np.array(steps).T.tolist():
+        known.learn(key, [(K, accepted) for accepted in stream])
+    return anchor(known.sheets[key], K)[0]
+
+
+def learned(runs: int) -> dict[str, object]:
+    """Anchors learned from traffic that is alike, that differs, and that changes as well."""
+    kinds: dict[str, Rates] = {"alike": steady(HEALTHY)}
+    kinds |= {
+        f"kappa_{kappa}{'_drift' if drift else ''}": Spread(kappa, drift=drift)
+        for kappa in (20, 5)
+        for drift in (False, True)
+    }
+    out: dict[str, object] = {}
+    for name, rates in kinds.items():
+        held = learned_anchor(rates)
+        peak = alarms(8, runs=runs, steps=HORIZON, anchor=held, rates=rates, horizon=TOKENS)
+        late = delays(9, runs=runs, onset=100, anchor=held, healthy=HEALTHY)
+        out[name] = {
+            "anchor": round(held, 3),
+            "0.001": float((peak >= 1 / ALPHAS[0]).mean()),
+            "delay_steps_mean": round(late.mean, 1),
+        }
+    return out
+
+
 def zai_steps(onset_token: int) -> int:
     """Steps after which the public rule (mean accept length < 1.4 after 128 tokens) sees acceptance fall."""
     before = 1 + sum(HEALTHY**depth for depth in range(1, K + 1))
@@ -190,6 +227,7 @@ def false_alarms(runs: int) -> dict[str, object]:
             name: {f"{alpha:g}": float((peak >= 1 / alpha).mean()) for alpha in ALPHAS}
             for name, peak in at_anchor.items()
         },
+        "learned": learned(runs // 4),
         "spread_streams": runs // 4,
         "spread_false_alarms": {
             name: {"0.001": float((peak >= 1 / ALPHAS[0]).mean())} for name, peak in spread.items()

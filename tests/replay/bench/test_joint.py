@@ -1,9 +1,14 @@
+from typing import Any
+
+import numpy as np
 import pytest
 
 from replay.bench import joint
 from replay.bench.guarded import Seen
 from replay.lab.canary import TextClass
 from replay.lab.corruption import Fault
+from replay.lab.tasks import KINDS, sample
+from replay.lab.tokenizer import FIXED
 from service.core.events import Level, Policy
 
 
@@ -36,3 +41,33 @@ def test_what_goes_out_past_the_first_wrong_token_is_counted_by_policy() -> None
             "strict": {"p50": 0, "p99": 0},
         }
     }
+
+
+RNG = np.random.default_rng(3)
+TASKS = tuple(sample(RNG, KINDS[0]) for _ in range(3))
+
+
+def answer(words: int) -> list[int]:
+    """Its own, which goes on with so many words of the donor's."""
+    own, donor, _ = TASKS
+    theirs = [token for token in donor.answer_ids if token >= len(FIXED)]
+    return [*own.answer_ids[:10], *theirs[:words]]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [(joint.LEAK_WORDS - 1, joint.FEW_WORDS), (joint.LEAK_WORDS, joint.LEAK)]
+)
+def test_a_leak_is_eight_words_of_another_in_a_row(words: int, expected: str) -> None:
+    assert joint.became(Fault("swap"), TextClass.LEAK, answer(words), TASKS) == expected
+
+
+def test_a_fluent_answer_whose_kv_was_right_again_is_told_apart() -> None:
+    assert joint.became(Fault("zero"), TextClass.FLUENT, answer(3), TASKS) == "fluent"
+    healed = Fault("zero", transient=True)
+    assert joint.became(healed, TextClass.FLUENT, answer(3), TASKS) == joint.HEALED
+    assert joint.became(healed, TextClass.LOOP, answer(3), TASKS) == "loop"
+    assert {"fluent", joint.HEALED, "loop"} < set(joint.CLASSES)
+
+
+def test_every_answer_is_in_one_class(figures: dict[str, Any]) -> None:
+    assert sum(row["struck"] for row in figures["by_text"].values()) == figures["struck"]

@@ -55,5 +55,16 @@ def test_the_table_has_every_figure() -> None:
     table = telemetry.figures(200, rare=False)
     assert {"delay_steps_mean", "delay_steps_p99", "delay_free_mean", "delay_safe_anchor_mean"} <= set(table)
     assert set(telemetry.false_alarms(40)) == {
-        "false_alarms_streams", "false_alarms", "spread_streams", "spread_false_alarms"
+        "false_alarms_streams", "false_alarms", "learned", "spread_streams", "spread_false_alarms"
     }  # fmt: skip
+
+
+def test_an_anchor_is_near_the_mean_where_requests_are_alike_and_far_below_where_they_differ() -> None:
+    alike, differing = (
+        telemetry.learned_anchor(steady(HEALTHY)),
+        telemetry.learned_anchor(Spread(20, drift=True)),
+    )
+    assert 0.9 * HEALTHY < alike < HEALTHY
+    assert differing < 0.6 * HEALTHY
+    peak = alarms(6, runs=500, steps=500, anchor=differing, rates=Spread(20, drift=True))
+    assert (peak >= 1000).mean() == 0

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from service.core.doctor.facts import Engine, Facts, RouterKind
+from service.core.doctor.facts import UNTOLD, Engine, Facts, RouterKind
 from service.core.doctor.routers import Steering, steering
 
 
@@ -93,6 +93,8 @@ def here(facts: Facts, unsupported: frozenset[str]) -> Here:
     engines = sorted({worker.engine for worker in facts.workers if not worker.trouble})
     if Engine.VLLM in engines:
         rows = tuple(_of_vllm(row) for row in rows if row.dialect == CHAT)
+    if _all_plain(facts):
+        rows = tuple(_of_plain(row) for row in rows)
     return Here(
         router=router.kind,
         mode=mode,
@@ -101,6 +103,20 @@ def here(facts: Facts, unsupported: frozenset[str]) -> Here:
         engines=tuple(engines),
         supported=bool(rows) and all(row.supported for row in rows),
         rows=rows,
+    )
+
+
+def _all_plain(facts: Facts) -> bool:
+    """Whether every worker that answers has said that it does not speculate."""
+    said = [worker.info for worker in facts.of("decode", "regular") if worker.info is not None]
+    return bool(said) and all(info.steps == UNTOLD for info in said)
+
+
+def _of_plain(row: Capability) -> Capability:
+    """The row where there are no verify steps that could be told."""
+    none = Telemetry.NONE
+    return msgspec.structs.replace(
+        row, telemetry=none, with_probe=none, note=row.note or "no speculative decoding"
     )
 
 

@@ -28,6 +28,13 @@ def test_a_finding_that_says_unsupported_decides_the_mode() -> None:
     assert (mine.mode, mine.supported) == (Mode.DP_AWARE, False)
 
 
+def test_where_nothing_speculates_there_are_no_steps_to_tell() -> None:
+    rows = here(Facts(router(), pair(speculative_algorithm=None)), frozenset()).rows
+    assert {(row.telemetry, row.with_probe, row.note) for row in rows} == {
+        (Telemetry.NONE, Telemetry.NONE, "no speculative decoding")
+    }
+
+
 def test_vllm_has_chat_alone_and_no_probe() -> None:
     workers = (WorkerSeen("http://v", engine=Engine.VLLM),)
     (row,) = here(Facts(workers=workers), frozenset()).rows

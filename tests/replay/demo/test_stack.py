@@ -20,7 +20,7 @@ ONE_EACH = Options(prefill=1, decode=1)
 async def lose_a_worker(stack: Stack) -> None:
     async with watched(stack):
         os.kill(stack.lab.decode[0].process.pid, signal.SIGKILL)
-        await asyncio.sleep(30)
+        await asyncio.sleep(50)
 
 
 @pytest.mark.e2e

@@ -22,6 +22,7 @@ from service.edges import origins as module
 from service.edges.headers import Headers
 from service.edges.origins import Enrolled, Origins
 from tests.guarding import Port, body, chat, guarded, head, pieces
+from tests.waiting import until
 
 SECRET = (
     "invoice 4711 for mister lorenzo bianchi, via garibaldi, three hundred litres of olive oil from the "
@@ -51,11 +52,7 @@ async def running() -> AsyncIterator[tuple[Origins, Counter[str]]]:
 
 async def read(enrolled: Enrolled) -> None:
     """Until the prompt has been read."""
-    for _ in range(500):
-        if enrolled.party.ready:
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
+    await until(lambda: enrolled.party.ready)
 
 
 async def test_a_request_is_enrolled_at_once_and_its_prompt_read_by_and_by() -> None:
@@ -141,11 +138,7 @@ async def test_a_tick_reads_on_until_all_is_read() -> None:
             speech.hear("some words " * 2000)
         origins.tick(0.5)
         assert any(speech.chars for speech in speeches)
-        for _ in range(100):
-            await asyncio.sleep(0.01)
-            if not any(speech.chars for speech in speeches):
-                return
-        raise TimeoutError
+        await until(lambda: not any(speech.chars for speech in speeches))
 
 
 # --- the loop is not held up ---

@@ -1,10 +1,9 @@
 """Where the reference client is known to be weaker than our own; test_upstream.py is what both pass."""
 
-import asyncio
-
 from service.edges.upstream import Limits
 from service.edges.upstream_aiohttp import AiohttpUpstream
-from tests.fakes import OK, POST, Heard, ScriptedUpstream, Stop, answer, ask
+from tests.fakes import OK, POST, Heard, Script, ScriptedUpstream, Stop, answer, ask
+from tests.waiting import farewells, until
 
 
 async def test_it_takes_a_reset_for_the_end_of_a_body_without_length() -> None:
@@ -16,11 +15,13 @@ async def test_it_takes_a_reset_for_the_end_of_a_body_without_length() -> None:
 
 async def test_it_waits_for_more_after_a_bad_chunk_header() -> None:
     wire = OK + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"
-    async with ScriptedUpstream([wire, 0.02, b"zz\r\n", Stop.FOREVER]) as server:
+    script: Script = [wire, 0.02, b"zz\r\n", Stop.FOREVER]
+    async with ScriptedUpstream(script) as server:
         upstream = AiohttpUpstream(server.url, Limits())
         heard = Heard()
         exchange = upstream.start(POST, heard)
-        await asyncio.sleep(0.1)
+        await until(lambda: server.written == len(wire) + 4)
+        await farewells()
         assert heard.body == b"abc"
         assert not heard.over.is_set()
         exchange.abort()

@@ -11,6 +11,7 @@ from service.core.events import Ending
 from service.edges.upstream import Limits, ResponseHead, UpstreamError
 from service.edges.upstream_raw import Connection, RawExchange, RawUpstream
 from tests.fakes import OK, POST, Heard, Script, ScriptedUpstream, Stop, answer, ask, stream
+from tests.waiting import farewells, until
 
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 LAST = OK + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
@@ -78,7 +79,8 @@ async def test_bytes_on_an_idle_connection_poison_it(late: bytes) -> None:
     async with ScriptedUpstream(*scripts) as server:
         upstream = RawUpstream(server.url, Limits())
         await ask(upstream)
-        await asyncio.sleep(0.05)
+        await until(lambda: server.written == len(answer(b"ok")) + len(late))
+        await farewells()
         assert (await ask(upstream)).body == b"ok"
         assert server.connections == 2
         await upstream.close()
@@ -110,10 +112,11 @@ async def test_one_read_is_one_piece() -> None:
 async def test_its_state_can_be_read_from_its_repr() -> None:
     async with ScriptedUpstream([CHUNKED, b"1\r\na\r\n", Stop.FOREVER]) as server:
         upstream = RawUpstream(server.url, Limits())
-        exchange = upstream.start(POST, Heard())
+        heard = Heard()
+        exchange = upstream.start(POST, heard)
         assert repr(exchange) == "<RawExchange connecting 0 bytes>"
         assert repr(upstream) == "<RawUpstream 0 idle, 1 connecting>"
-        await asyncio.sleep(0.05)
+        await until(lambda: heard.pieces)
         exchange.pause()
         assert repr(exchange) == "<RawExchange body 1 bytes paused>"
         exchange.abort()

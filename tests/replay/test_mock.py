@@ -32,7 +32,7 @@ async def test_chunks_come_to_the_clock() -> None:
     async with mocking(Mock(chunks=5, pace_ms=10)) as port:
         started = monotonic()
         events = await ask(port, b"/v1/chat/completions")
-        assert 0.045 < monotonic() - started < 5
+        assert monotonic() - started > 0.045
     chunks = [json.loads(event) for event in events[:-1]]
     assert [one["choices"][0]["delta"]["content"] for one in chunks[:5]] == [
         "the ",

@@ -153,7 +153,10 @@ def test_what_is_no_shard_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.e2e
 async def test_ctrl_c_lets_what_is_under_way_end_and_the_rest_can_follow(tmp_path: Path) -> None:
-    plan, out = plan_of(tmp_path / "p", evenly(500, 0.01)), tmp_path / "r"
+    plan, out = (
+        plan_of(tmp_path / "p", evenly(5000, 0.01)),
+        tmp_path / "r",
+    )  # far longer than it takes to stop
     specguard = str(Path(sys.prefix) / "bin" / "specguard")
     with backend(chunks=20, pace_ms=10) as (url, mock):
         words = ("replay", "run", str(plan), "--target", url, "--out", str(out), *ALLOW, "--quick", "--json")
@@ -165,7 +168,7 @@ async def test_ctrl_c_lets_what_is_under_way_end_and_the_rest_can_follow(tmp_pat
     summary = json.loads(said)
     assert process.returncode == INTERRUPTED
     assert summary["by_ending"] == {"complete": summary["sent"]}
-    assert summary["left"] == 500 - summary["sent"] > 0
+    assert summary["left"] == 5000 - summary["sent"] > 0
 
 
 def summary(**more: Any) -> Summary:  # noqa: ANN401 - fields of a summary

@@ -224,10 +224,32 @@ def _environment(service: dict[str, Any]) -> dict[str, str]:
     return known | {"SPECGUARD_ROUTER": service["command"][service["command"].index("--router") + 1]}
 
 
-def test_the_real_engines_are_scraped_where_they_listen() -> None:
+def scraped(stack: dict[str, Any]) -> set[str]:
+    """The engines that this stack's Prometheus is told of, by the file that it mounts where it looks."""
     jobs = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yaml").read_text())["scrape_configs"]
-    targets = {target for job in jobs for one in job["static_configs"] for target in one["targets"]}
-    assert {f"{engine}:{value_of(engine, '--port')}" for engine in ENGINES} <= targets
+    (place,) = next(job for job in jobs if job["job_name"] == "sglang")["file_sd_configs"][0]["files"]
+    (source,) = (one.split(":")[0] for one in stack["prometheus"]["volumes"] if one.split(":")[1] == place)
+    return {target for one in yaml.safe_load((DOCKER / source).read_text()) for target in one["targets"]}
+
+
+def test_the_real_engines_are_scraped_where_they_listen() -> None:
+    assert {f"{engine}:{value_of(engine, '--port')}" for engine in ENGINES} == scraped(GPU_SERVICES)
+
+
+def test_the_lab_is_scraped_on_the_loopback_that_it_listens_on() -> None:
+    words = SERVICES["lab"]["command"]
+    base, *counts = (
+        int(words[words.index(option) + 1]) for option in ("--port-base", "--prefill", "--decode")
+    )
+    assert {f"127.0.0.1:{base + at}" for at in range(sum(counts))} == scraped(SERVICES)
+    assert SERVICES["prometheus"]["network_mode"] == SERVICES["lab"]["network_mode"]
+
+
+@pytest.mark.parametrize("stack", [SERVICES, GPU_SERVICES], ids=["lab", "gpu"])
+def test_who_shares_a_loopback_is_known_by_the_name_that_others_use(stack: dict[str, Any]) -> None:
+    shared = {name for name, one in stack.items() if one.get("network_mode") == "service:net"}
+    assert shared <= set(stack["net"]["networks"]["default"]["aliases"])
+    assert not any("ports" in stack[name] or "networks" in stack[name] for name in shared)
 
 
 @pytest.mark.parametrize("name", sorted(set(GPU_SERVICES) - set(ENGINES) - {"net"}))

@@ -92,13 +92,18 @@ class Stage:
         target: str | None = None,
         seed: int = 1,
         options: Options | None = None,
+        enough: Callable[[Seen], bool] = lambda _: True,
     ) -> None:
-        """Prepare; nothing is started before the context is entered."""
+        """Prepare; nothing is started before the context is entered.
+
+        A phase goes on past its time until what was seen is `enough`: slow machines see less in it.
+        """
         self.scenario = scenario
         self.lab = Lab(options or scenario.options)
         self._seconds = seconds
         self._target = target
         self._seed = seed
+        self._enough = enough
         self._random = Random(seed)
         self._numbers = count()
         self._witness = Witness()
@@ -131,16 +136,17 @@ class Stage:
         return seen
 
     async def _act(self, http: httpx.AsyncClient, phase: Phase, seconds: float) -> Seen:
-        began = monotonic()
         await self._throw(http, phase)
-        seen = Seen(phase.name, phase.says)
+        began, seen = monotonic(), Seen(phase.name, phase.says)
         text: Counter[TextClass] = Counter()
         async with asyncio.TaskGroup() as tasks:
             agents = [
                 tasks.create_task(self._agent(http, phase, seen, text), name=f"agent-{at}")
                 for at in range(phase.agents)
             ]
-            await asyncio.sleep(max(0.0, seconds - (monotonic() - began)))
+            await asyncio.sleep(seconds)
+            while not self._enough(seen):  # noqa: ASYNC110 (it is the agents who count)
+                await asyncio.sleep(LOOK_S)
             for agent in agents:
                 agent.cancel()
         seen.seconds = round(monotonic() - began, 3)
@@ -246,6 +252,7 @@ class Stage:
 
 
 LEAVE_AFTER_CHUNKS = 3
+LOOK_S = 0.05
 
 
 def _count(seen: Seen, text: Counter[TextClass], step: Step, last: bytes, rid: str, witness: Witness) -> None:

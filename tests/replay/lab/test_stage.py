@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ SMALL = Options(prefill=1, decode=1, pages=64, step_ms=1)
 async def test_a_broken_draft_costs_acceptance_and_no_answer() -> None:
     phases = (Phase("calm", "fine", pause_s=0.01), *SCENARIOS["draft-broken"].phases[1:2])
     scenario = Scenario("small", "a test", phases, SMALL)
-    async with Stage(scenario, 3) as stage:
+    async with Stage(scenario, 3, enough=lambda seen: seen.answered >= 5) as stage:
         workers = [worker.process for worker in stage.lab.workers]
         calm, broken = await stage.play(lambda _line: None)
         async with httpx.AsyncClient(trust_env=False) as http:
@@ -39,7 +40,13 @@ async def test_clients_that_leave_and_a_stuck_worker_end_with_the_phase() -> Non
         Phase("stuck", "nothing moves", agents=2, decode={"stuck": True}),
         Phase("after", "all moves again", agents=2, pause_s=0.01),
     )
-    async with asyncio.timeout(30), Stage(Scenario("small", "a test", phases, SMALL), 3) as stage:
+    enough: dict[str, Callable[[Seen], bool]] = {
+        "storm": lambda seen: seen.left > 0,
+        "stuck": lambda seen: seen.sent > 0,
+        "after": lambda seen: seen.answered > 0,
+    }
+    scenario = Scenario("small", "a test", phases, SMALL)
+    async with asyncio.timeout(55), Stage(scenario, 3, enough=lambda seen: enough[seen.phase](seen)) as stage:
         storm, stuck, after = await stage.play(lambda _line: None)
     assert storm.left > 0
     assert storm.answered == 0
@@ -51,9 +58,9 @@ async def test_clients_that_leave_and_a_stuck_worker_end_with_the_phase() -> Non
 async def test_candidates_and_branches_are_answered_mostly_from_the_cache() -> None:
     options = Options(prefill=1, decode=1, pages=128, step_ms=1, prefix_cache=True)
     many = Phase("many", "four at once", agents=1, pause_s=0.01, candidates=4, branches=2)
-    async with Stage(Scenario("small", "a test", (many,), options), 2) as stage:
+    scenario = Scenario("small", "a test", (many,), options)
+    async with Stage(scenario, 2, enough=lambda seen: seen.answered >= 12) as stage:
         (seen,) = await stage.play(lambda _line: None)
-    assert seen.answered > 4
     assert seen.answered % 4 == 0 or seen.sent > seen.answered
     assert seen.cached_tokens > 0.5 * seen.prompt_tokens
     assert seen.text["leak"] == 0
@@ -63,7 +70,8 @@ async def test_candidates_and_branches_are_answered_mostly_from_the_cache() -> N
 @pytest.mark.e2e
 async def test_an_agent_waits_for_its_tool() -> None:
     slow = Phase("slow", "no tool ends in this phase", agents=2, pause_s=0.01, tool_pace=1_000.0)
-    async with Stage(Scenario("small", "a test", (slow,), SMALL), 2) as stage:
+    scenario = Scenario("small", "a test", (slow,), SMALL)
+    async with Stage(scenario, 2, enough=lambda seen: seen.answered >= 2) as stage:
         (seen,) = await stage.play(lambda _line: None)
     assert seen.sent == seen.answered == 2
 
@@ -92,8 +100,8 @@ async def test_an_answer_that_breaks_off_is_a_failed_one_and_the_play_goes_on() 
     async with await asyncio.start_server(broken, "127.0.0.1", 0) as server:
         target = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         phases = (Phase("broken", "no answer ends", agents=2, pause_s=0.05),)
-        async with Stage(Scenario("small", "a test", phases, SMALL), 1, target=target) as stage:
+        scenario = Scenario("small", "a test", phases, SMALL)
+        async with Stage(scenario, 1, target=target, enough=lambda seen: seen.failed > 2) as stage:
             (seen,) = await stage.play(lambda _line: None)
     assert seen.answered == seen.left == 0
-    assert seen.failed > 2
     assert seen.cut_off <= 2, "what the phase's end cuts off is no failure: at most one for each agent"

@@ -15,6 +15,7 @@ import pytest
 
 from service.app import PortTakenError, build, serve
 from service.config import Settings, load_rules
+from tests.fakes import Stop
 from tests.guarding import CHAT, body, chat, head, pieces
 from tests.service.running import Running, running
 from tests.waiting import until
@@ -132,8 +133,8 @@ async def test_a_strict_route_is_not_ready_without_its_router(tmp_path: Path) ->
 
 
 async def test_live_streams_show_what_is_in_flight(tmp_path: Path) -> None:
-    slow = [head(), *pieces(*chat("one", " two", " three"), pause_s=0.8)]
-    async with running(tmp_path, slow) as sidecar:
+    endless = [head(), *pieces(*chat("one")[:1], end=False), Stop.FOREVER]
+    async with running(tmp_path, endless) as sidecar:
         client = await sidecar.client()
         await client.post(CHAT, body(rid="r-of-the-client"))
         seen: list[dict[str, object]] = []

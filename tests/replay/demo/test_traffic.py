@@ -17,8 +17,8 @@ async def test_no_more_requests_are_sent_than_asked_for() -> None:
 
 
 async def test_nothing_new_begins_once_time_is_up() -> None:
-    async with ScriptedUpstream([0.2, REFUSAL]) as server:
-        traffic = Traffic(server.url, 1, Limits(seconds=0.1, agents=4))
+    async with ScriptedUpstream([1.2, REFUSAL]) as server:
+        traffic = Traffic(server.url, 1, Limits(seconds=1.0, agents=4))
         exchanges = await traffic.run()
         assert len(exchanges) == traffic.tally.started == 4
 
@@ -26,9 +26,9 @@ async def test_nothing_new_begins_once_time_is_up() -> None:
 async def test_a_slow_run_goes_on_until_it_has_enough_or_the_stretch_is_over() -> None:
     async with ScriptedUpstream([0.02, REFUSAL]) as server:
         enough = await Traffic(server.url, 1, Limits(seconds=0.01, agents=2, fewest=6, stretch_s=30)).run()
-        short = await Traffic(server.url, 1, Limits(seconds=0.01, agents=2, fewest=600, stretch_s=0.1)).run()
+        short = await Traffic(server.url, 1, Limits(seconds=0.01, agents=2, fewest=600, stretch_s=1.0)).run()
     assert len(enough) in {6, 7}
-    assert 2 <= len(short) < 20
+    assert 2 <= len(short) < 200
 
 
 async def test_agents_work_at_once() -> None:

@@ -119,8 +119,10 @@ class World:
         elif rng.random() < CANDIDATES:
             copies = 3
         for _ in range(copies):
-            half = request.answer[: len(request.answer) // 2]
-            yield request if rng.random() < 0.5 else request._replace(answer=half + self.prose(40))  # noqa: PLR2004
+            half, _, _ = request.answer[: len(request.answer) // 2].rpartition(
+                " "
+            )  # inside a word is a splice
+            yield request if rng.random() < 0.5 else request._replace(answer=f"{half} {self.prose(40)}")  # noqa: PLR2004
 
     def _request(self, tenant: int, name: str, application: Application, history: list[str]) -> Request:
         prompt = "\n".join([application.system, *history, application.tools])

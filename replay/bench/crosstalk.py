@@ -7,8 +7,9 @@
 The last line is JSON. Clean: requests of many sessions run side by side, their answers cut into events, a
 tick now and then. Swaps: both requests live beside ten others, all their prompts indexed; at a token the
 pages of the other take the place of ours, in the target's pool alone or in both, and the answer goes on by
-itself. The judge is the cross-talk detector with the fusion of the default rules and nothing else: no
-acceptance, no text. `shown` is how many bytes the answer came to show behind the swap.
+itself, as the donor's does beside it. The judge is the cross-talk detector with the fusion of the default
+rules and nothing else: no acceptance, no text. `corrupt` is a verdict, `acted` that or a suspicion that has a
+held answer made again. `shown` is how many bytes the answer came to show behind the swap.
 """
 
 import argparse
@@ -172,10 +173,17 @@ class Swap:
     fault: str
     shown: int  # normalised bytes behind the swap
     judgement: Judgement
+    doubt: float
 
     @property
     def found(self) -> bool:
         return self.judgement.level is Level.CORRUPT
+
+    @property
+    def acted(self) -> bool:
+        """As under `strict`, which has a held answer that is suspected made again."""
+        _, fusion = judge()
+        return self.judgement.level > Level.CLEAN and self.doubt >= fusion.second_opinion
 
 
 def swaps(requests: int, seed: int = 1, onset: int | None = None) -> Iterator[Swap]:
@@ -189,11 +197,11 @@ def swaps(requests: int, seed: int = 1, onset: int | None = None) -> Iterator[Sw
             continue
         before = len(decode(run.request.answer))
         FAULTS[EQUAL[at // len(KINDS) % 2]].strike(run, other, rng)
-        text = decode(run.until(MAX_TOKENS).answer())
+        text, theirs = (decode(one.until(MAX_TOKENS).answer()) for one in (run, other))
         others = [sample(rng).prompt for _ in range(BYSTANDERS)]
-        judgement = _judged(text, [*others, other.task.prompt, task.prompt], seed + at)
+        judged = _judged(text, theirs, [*others, other.task.prompt, task.prompt], seed + at)
         shown = len(b" ".join(folded(text[before:]).split()))
-        yield Swap(task.kind, other.task.kind, EQUAL[at // len(KINDS) % 2], shown, judgement)
+        yield Swap(task.kind, other.task.kind, EQUAL[at // len(KINDS) % 2], shown, *judged)
 
 
 def _as_long(task: Task, rng: np.random.Generator) -> Task:
@@ -203,17 +211,26 @@ def _as_long(task: Task, rng: np.random.Generator) -> Task:
             return other
 
 
-def _judged(text: str, prompts: Sequence[str], seed: int) -> Judgement:
-    """Judge an answer among live requests, of which the last is its own and the last but one the donor."""
-    bench = Bench(seed, bits=16)
+def _judged(text: str, theirs: str, prompts: Sequence[str], seed: int) -> tuple[Judgement, float]:
+    """Judge an answer among live requests, of which the last is its own and the last but one the donor.
+
+    The donor's own answer comes beside it, event by event, as it does where two share a slot.
+    """
+    bench, live = Bench(seed, bits=16), list[tuple[Party, RequestFacts]]()
     for place, prompt in enumerate(prompts):
         facts = RequestFacts(dialect="sglang_generate", prompt=prompt)
         rid = "donor" if place == len(prompts) - 2 else f"r{place}"
-        party, facts = bench.enter(facts, rid, f"tenant-{place}")
-    stream = Stream(alone(facts), party, events(text, bench.rng))
+        live.append(bench.enter(facts, rid, f"tenant-{place}"))
+    (donor, _), (party, facts) = live[-2:]
+    stream, beside = Stream(alone(facts), party, events(text, bench.rng)), donor.speak()
+    heard = events(theirs, bench.rng)[::-1]
     while stream.step(0.0):
+        for delta in heard[: -BATCH - 1 : -1]:
+            beside.hear(delta.text)
+        del heard[-BATCH:]
         bench.index.read(0.0)
-    return stream.inspector.finish(0.0, clean=True)
+    judgement = stream.inspector.finish(0.0, clean=True)
+    return judgement, judge()[1].doubt(stream.inspector.findings())
 
 
 def table(found: Sequence[Swap]) -> dict[str, Any]:
@@ -238,6 +255,8 @@ def _recall(found: Sequence[Swap]) -> dict[str, Any]:
         "corrupt": round(sum(swap.found for swap in found) / count, 3),
         "interval": wilson(sum(swap.found for swap in found), count),
         "suspected": round(sum(s.judgement.level is Level.SUSPECT for s in found) / count, 3),
+        "acted": round(sum(swap.acted for swap in found) / count, 3),
+        "acted_interval": wilson(sum(swap.acted for swap in found), count),
         "wrong_donor": sum(swap.judgement.unit != "donor" for swap in named),
     }
 

@@ -239,7 +239,7 @@ def _row(cases: Sequence[Case]) -> dict[str, Any]:
         "wrong": len(wrong),
         **{name: sum(case.by_setting[name].acted for case in wrong) for name in settings},
         "acted_on_right": sum(case.by_setting[BEST].acted for case in cases if not case.wrong),
-        "interval": wilson(sum(case.by_setting[BEST].acted for case in wrong), len(wrong)),
+        "interval": wilson(sum(case.by_setting[BEST].acted for case in wrong), len(wrong)) if wrong else [],
     }
 
 

@@ -255,9 +255,11 @@ def _joint(figures: Mapping[str, Any]) -> str:
 
 def _swaps(figures: Mapping[str, Any]) -> str:
     """Whole-slot swaps, and nobody but the cross-talk detector to see them."""
-    head = ("swaps", "corrupt", "interval", "suspected", "wrong_donor")
+    head = ("swaps", "corrupt", "interval", "acted", "acted_interval", "wrong_donor")
     rows = [(name, *(row[key] for key in head)) for name, row in figures.items()]
-    title = "Whole-slot swaps in the lab, the cross-talk detector alone, by victim, donor and bytes shown"
+    title = (
+        "Whole-slot swaps in the lab, the cross-talk detector alone: verdicts, and with second generations"
+    )
     return _table(title, ("which", *head), rows)
 
 

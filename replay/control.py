@@ -63,10 +63,18 @@ class Controls:
         """Nothing that is due from here on may go out yet."""
         return self._orders[self._taken].start_s if self._taken < len(self._orders) else inf
 
+    def skip_to(self, at_s: float) -> None:
+        """Go on at this time of the run: of the orders before it only those in force are posted again.
+
+        An order may be a push and not a state, as a backlog is: all of them at once would be another load.
+        """
+        in_force_s = max((order.start_s for order in self._orders if order.start_s <= at_s), default=0.0)
+        self._taken = sum(order.start_s < in_force_s for order in self._orders)
+
     async def run(self, opened: Callable[[], None]) -> None:
         """Post each order in its time; `opened` is called when the gate has moved."""
         try:
-            for order in self._orders:
+            for order in self._orders[self._taken :]:
                 await asyncio.sleep(max(0.0, order.start_s - LEAD_S - self._now_s()))
                 await asyncio.gather(*[self._post(site, order) for site in self._sites[order.role]])
                 self._taken += 1

@@ -60,7 +60,7 @@ async def run_plan(
         knobs = Controls(orders_of(outlook.header), controls, runner.now_s)
         runner.gate_s = lambda: knobs.gate_s
         scraper = Scraper(sites, runner.now_s, runner.keep)
-        _begin(runner, journal, pacer, outlook, options, past)
+        knobs.skip_to(_begin(runner, journal, pacer, outlook, options, past))
         begun(runner)
         try:
             await _beside(runner, knobs, scraper, tell)
@@ -102,8 +102,8 @@ async def _beside(runner: Runner, knobs: Controls, scraper: Scraper, tell: Calla
 
 def _begin(
     runner: Runner, journal: Journal, pacer: Pacer, outlook: Outlook, options: Options, past: Past | None
-) -> None:
-    """Write the first lines, and let time start."""
+) -> float:
+    """Write the first lines, and let time start; where in the run that is."""
     now = datetime.now(UTC)
     in_s, shift_s = _begins_in_s(options, now, resumed=past is not None), 0.0
     starts = now + timedelta(seconds=in_s)
@@ -121,6 +121,7 @@ def _begin(
         )
         journal.begin(header)
     runner.begin(shift_s, in_s)
+    return shift_s
 
 
 def _begins_in_s(options: Options, now: datetime, *, resumed: bool) -> float:

@@ -48,3 +48,23 @@ async def test_an_order_that_is_refused_is_an_error() -> None:
 def test_a_plan_with_knobs_asks_for_their_urls() -> None:
     with pytest.raises(ControlError, match="decode"):
         Controls([Order(0.0, "decode", b"1")], {"decode": []}, lambda: 0.0)
+
+
+async def test_a_run_gone_on_with_gets_the_orders_in_force_and_none_before_them() -> None:
+    times = (0.0, 10.0, 10.0, 20.0)
+    async with ScriptedUpstream([TAKEN]) as server:
+        sites = {"decode": [Site(server.url + "/c", LOCAL)]}
+        orders = [Order(at_s, "decode", b"%d" % number) for number, at_s in enumerate(times)]
+        controls = Controls(orders, sites, lambda: 100.0)
+        controls.skip_to(12.5)
+        assert controls.gate_s == 10.0
+        await controls.run(lambda: None)
+        assert [request[-1:] for request in server.requests] == [b"1", b"2", b"3"]
+
+
+def test_a_run_from_its_start_gets_all_orders() -> None:
+    controls = Controls(
+        [Order(3.0, "decode", b"1")], {"decode": [Site("http://127.0.0.1:9/c", LOCAL)]}, lambda: 0.0
+    )
+    controls.skip_to(0.0)
+    assert controls.gate_s == 3.0

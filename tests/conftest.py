@@ -1,4 +1,4 @@
-"""What every test shares: one event loop, one hypothesis profile."""
+"""What every test shares: one event loop, one hypothesis profile, a limit of its own where processes start."""
 
 import os
 
@@ -9,6 +9,16 @@ from hypothesis import settings
 settings.register_profile("local", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+E2E_S = 180
+"""For tests that start processes, instead of pyproject.toml's limit: a busy machine takes its time over each."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("e2e") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(E2E_S))
 
 
 @pytest.fixture(scope="session")

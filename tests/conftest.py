@@ -1,4 +1,4 @@
-"""What every test shares: one event loop, one hypothesis profile, a limit of its own where processes start."""
+"""What every test shares: one event loop, one hypothesis profile, more time where processes start."""
 
 import os
 
@@ -12,7 +12,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 E2E_S = 180
-"""For tests that start processes, instead of pyproject.toml's limit: a busy machine takes its time over each."""
+"""For tests that start processes, instead of pyproject.toml's limit: a busy machine is slow to start them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -86,5 +86,5 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     os.close(write)
     os.read(read, 10)
     os.close(read)
-    assert process.communicate(timeout=30)[1] == b""
+    assert process.communicate(timeout=50)[1] == b""
     assert process.returncode == DONE

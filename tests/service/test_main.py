@@ -23,7 +23,7 @@ main()
 
 def python(*arguments: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=50
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -32,6 +32,6 @@ def test_a_folder_has_a_tokenizer_and_says_of_what_kind(tmp_path: Path) -> None:
         (tmp_path / name).write_text(code)
     folder = tmp_path / "tokenizer"
     command = [sys.executable, str(TOKENIZER), str(folder)]
-    subprocess.run(command, check=True, env={"PYTHONPATH": str(tmp_path)}, timeout=30)
+    subprocess.run(command, check=True, env={"PYTHONPATH": str(tmp_path)}, timeout=50)
     assert json.loads((folder / "config.json").read_text()) == {"model_type": "gpt2"}
     assert (folder / "template").read_text().endswith("<s>")

@@ -68,7 +68,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         words: list[str | Path] = [COMMAND, "serve", "--router", ROUTER, "--data-port", str(port)]
-        ended = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False)
+        ended = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=50, check=False)
     assert ended.returncode == FOUND
     assert ended.stderr.splitlines()[-1] == f"specguard: data port 127.0.0.1:{port}: Address already in use"
 

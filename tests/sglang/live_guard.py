@@ -81,8 +81,8 @@ async def test_a_corrupted_generation_is_taken_back_and_made_again(
 ) -> None:
     """KV of the running request is overwritten in place, once; a clean answer is delivered.
 
-    The first generation made again is on the other worker. That one may loop by itself: this model does, on
-    one prompt in some hundred at temperature 0, and which one hangs on bf16 near-ties.
+    While no answer has told which pin is which worker, the first generation made again may land on the same
+    one, whose prefix cache still has the bad KV: that one is bad again, and the next goes elsewhere.
     """
     talk = Talk(client)
     clean = await ask_alike(talk, dialect, QUESTIONS[0], 160)
@@ -99,12 +99,11 @@ async def test_a_corrupted_generation_is_taken_back_and_made_again(
     # Not byte by byte: bf16 near-ties fall otherwise where another batch or prefix was before.
     assert judge_capture(answer.raw, Rules(rules.detectors, rules.fusion)).kind is Kind.NORMAL
     assert incident["outcome"] == "recovered"
-    first, second, *_ = attempts = incident["attempts"]
-    assert (first["level"], attempts[-1]["level"]) == ("corrupt", "clean")
-    assert first["worker"] != second["worker"]
+    first, *_, last = attempts = incident["attempts"]
+    assert (first["level"], last["level"]) == ("corrupt", "clean")
+    assert first["worker"] != last["worker"]
     # What was overwritten stays in the first worker's prefix cache; the second answered well.
-    advised = any("/flush_cache" in hint["next_step"] for hint in incident["hints"])
-    assert advised or len(attempts) > 2
+    assert any("/flush_cache" in hint["next_step"] for hint in incident["hints"])
     after = guarded.metrics()
     verdicts = [name for name in after if name.startswith("specguard_verdicts_total")]
     corrupt = sum(one["level"] == "corrupt" for one in attempts)

@@ -244,6 +244,7 @@ def table(found: Sequence[Swap]) -> dict[str, Any]:
         groups.setdefault(f"shown >= {shown}", []).append(swap)
     copies = [s for s in found if s.victim == s.donor == "copy"]
     groups["copy<-copy, shown >= 64"] = [swap for swap in copies if swap.shown >= SHOWN[3]]
+    groups["victim copy, shown >= 64"] = [s for s in found if s.victim == "copy" and s.shown >= SHOWN[3]]
     return {name: _recall(swaps) for name, swaps in sorted(groups.items()) if swaps}
 
 

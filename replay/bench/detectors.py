@@ -24,6 +24,7 @@ from typing import Any, Final
 import yaml
 
 from replay.bench import bulk, delays, quality, telemetry
+from replay.bench.footprint import state_bytes
 from service.core.detectors import build
 from service.core.events import Delta, Drafter, Level, RequestFacts, WorkerFacts
 from service.core.fusion import Fusion
@@ -137,7 +138,7 @@ def _round(
 
 
 def growth(rounds: int) -> dict[str, float]:
-    """CPU time a token at both lengths, the end of the stream included, and their ratio."""
+    """CPU time a token at both lengths, the end of the stream included, their ratio, and the state then."""
     detectors, fusion = load()
     found = []
     for length in LONG_TOKENS:
@@ -153,6 +154,7 @@ def growth(rounds: int) -> dict[str, float]:
         found.append(best / (length * len(streams)) * 1e6)
     short, long = found
     return {
+        f"state_bytes_at_{LONG_TOKENS[1]}": max(map(state_bytes, inspectors)),
         f"us_per_token_at_{LONG_TOKENS[0]}": round(short, 3),
         f"us_per_token_at_{LONG_TOKENS[1]}": round(long, 3),
         "growth": round(long / short, 3),

@@ -57,7 +57,7 @@ class Choice:
         self._tail = bytearray()
         self._steps: list[Step] = []
         self.history: deque[Step] = deque(maxlen=STEPS_KEPT)  # those that looks have taken
-        self.said: deque[int] = deque(maxlen=IDS_KEPT)  # token ids, where the dialect shows them
+        self.said: deque[int] | None = None  # token ids; None where the dialect shows none
         self._calls: list[tuple[int, str]] = []  # pieces of tool calls' arguments
         self._ids: list[int] = []
         self._prompt_tokens = UNKNOWN
@@ -140,6 +140,8 @@ class Choice:
     def _new_ids(self) -> tuple[int, ...]:
         new = tuple(self._ids)
         self._ids.clear()
+        if self.said is None:
+            self.said = deque(maxlen=IDS_KEPT)
         self.said.extend(new)
         return new
 

@@ -80,7 +80,7 @@ class Inspector:
     @property
     def ids(self) -> Iterator[int]:
         """Token ids of all choices, where the dialect shows them."""
-        return chain.from_iterable(choice.said for choice in self._choices)
+        return chain.from_iterable(choice.said for choice in self._choices if choice.said)
 
     @property
     def steps(self) -> int:

@@ -28,8 +28,8 @@ class UnseenState:
 
     __slots__ = ("early", "ids", "new", "places", "said", "vocabulary")
 
-    def __init__(self, vocabulary: Vocabulary | None) -> None:
-        self.vocabulary = vocabulary  # None: no data
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
         self.ids = 0  # so far
         self.early = 0  # new ones among the first
         self.new: set[int] = set()
@@ -53,12 +53,13 @@ class Unseen:
     name: ClassVar[str] = "unseen"
     channel: ClassVar[Channel] = Channel.TEXT
 
-    def start(self, facts: RequestFacts, worker: WorkerFacts) -> UnseenState:
+    def start(self, facts: RequestFacts, worker: WorkerFacts) -> UnseenState | None:
+        """Nothing where there are no ids, or too few were learnt."""
         known = facts.vocabulary
-        return UnseenState(known if known is not None and known.tokens >= self.learned_tokens else None)
+        return UnseenState(known) if known is not None and known.tokens >= self.learned_tokens else None
 
-    def look(self, state: UnseenState, look: Look) -> Finding | None:
-        if not look.ids or state.vocabulary is None:
+    def look(self, state: UnseenState | None, look: Look) -> Finding | None:
+        if state is None or not look.ids:
             return None
         count = self._read(state, state.vocabulary, look.ids)
         strength = 0.0

@@ -274,7 +274,7 @@ async def _calibrated(plan: Path, out: Path, wishes: RunWishes, options: "Option
     console = Console(stderr=True)
     if not wishes.quick:
         floor = await calibrate()
-        console.print(_floor_line(floor), highlight=False)
+        console.print(_floor_line(floor), highlight=False, soft_wrap=True)
         options = with_(options, calibration=told(floor))
     carrier = raw_transport if wishes.transport == "raw" else _aiohttp
     progress = Progress(console)
@@ -320,7 +320,8 @@ class Progress:
         if not terminal and monotonic() - self._told_at < TELL_S:
             return
         self._told_at = monotonic()
-        self._console.print(progress_line(state), end="\r" if terminal else "\n", highlight=False)
+        end = "\r" if terminal else "\n"
+        self._console.print(progress_line(state), end=end, highlight=False, soft_wrap=True)
 
     def done(self) -> None:
         """Leave the last line where it is."""

@@ -326,9 +326,10 @@ class Provenance:
         """
         held = self.table.held(grams.hashes[new])
         speakers = np.array([speech.party.number for speech in batch], np.uint64)
-        lost = (numbers_of(held) != speakers[grams.text[new]]) & np.isin(numbers_of(held), speakers)
+        lost = numbers_of(held) != speakers[grams.text[new]]
         if not lost.any():
             return
+        lost &= np.isin(numbers_of(held), speakers)
         new, held = (
             new[lost],
             held[lost] & ~_SPOKEN,

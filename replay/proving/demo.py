@@ -12,6 +12,7 @@ are 2 between any two; all three parts take nine minutes on two cores.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from replay.bench.cpu import machine_busy_ns
 from replay.bisect import Bisected, bisect
 from replay.control import LEAD_S
 from replay.desensitise import Desensitiser
@@ -53,6 +55,10 @@ INCIDENT_S: Final = 1.0
 
 LATE_S: Final = 0.25
 """An eighth of the queue in question. Client, router and lab share two cores here, and stalls happen."""
+
+LOOK_S: Final = 1.0
+CROWDED_SHARE: Final = 0.3
+"""Client, router and lab need more than half of two cores at the peak."""
 
 ERRORS: Final = 0.95
 """Waiting timeouts are what this is about: the run goes on through them."""
@@ -122,6 +128,8 @@ async def _run(
     home: Path, rules: Rules, size: Size, say: Callable[[str], None], seconds: Callable[[], float]
 ) -> Shown:
     began = seconds()
+    if warning := crowded(await _busy_share()):
+        say(warning)
     traffic = _traffic(home, size, say)
     async with Stage(home / "lab.log") as stage:
         say(f"lab and router are up: {stage.target}")
@@ -143,6 +151,20 @@ async def _run(
         desensitised=traffic.safe,
         seconds=round(seconds() - began, 1),
     )
+
+
+async def _busy_share() -> float:
+    """Share of the machine that is taken before anything of this is started."""
+    before = machine_busy_ns()
+    await asyncio.sleep(LOOK_S)
+    return (machine_busy_ns() - before) / 1e9 / LOOK_S / (os.cpu_count() or 1)
+
+
+def crowded(share: float) -> str:
+    """A word beforehand; the verdict says it again, from what was measured."""
+    if share < CROWDED_SHARE:
+        return ""
+    return f"other programs take {share:.0%} of this machine: the schedule will hardly be kept"
 
 
 @dataclass(frozen=True, slots=True)

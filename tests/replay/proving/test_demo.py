@@ -10,7 +10,7 @@ from replay.bisect import Bisected
 from replay.judge import Judged
 from replay.judging.verdict import Outcome
 from replay.lab.slot import Race
-from replay.proving.demo import Named, Part, Shown, Size, knob_arms, load_arms, run
+from replay.proving.demo import Named, Part, Shown, Size, crowded, knob_arms, load_arms, run
 from replay.proving.stage import HOT
 from tests.replay.judging.made import rules
 
@@ -48,6 +48,11 @@ def test_the_demo_holds_only_if_everything_is_right(unfixed: Outcome, knob: str,
     bad = msgspec.structs.replace(CLEAN, verdict=unfixed)
     shown = Shown(bad, CLEAN, Named(knob, "cause", 0.01), "sglang-log", desensitised=True, seconds=1.0)
     assert shown.held is held
+
+
+def test_a_machine_with_other_things_to_do_is_told_so_beforehand() -> None:
+    assert crowded(0.1) == ""
+    assert "take 80% of this machine" in crowded(0.8)
 
 
 @pytest.mark.e2e

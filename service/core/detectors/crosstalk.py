@@ -19,8 +19,8 @@ requests that share systems, files, sessions and retries (`replay/bench/crosstal
 where real files are prompts and what follows in them are the answers (3,000 of 470 projects), 4 % of answers
 hold a gram of another project's file and 1.4 % enough to act on, 5 % enough of a sibling's: licences, copies,
 idioms. Length says little about those; an index that has met such text twice knows better. Of the lab's
-whole-slot swaps .75 are acted on at an onset of 4 to 24 tokens, .90 at 5; of those that showed 96 bytes .94,
-of those from copy to copy that showed 64 bytes all 35, of those under 44 bytes none.
+whole-slot swaps at an onset of 4 to 24 tokens .83 are acted on; of those that showed 96 bytes .95, of answers
+that were to copy and showed 64 bytes .96, of those that showed fewer than 32 bytes none (rules/README.md).
 
 Blind: a donor on another replica or forgotten, few foreign bytes, the same words in another order, numbers
 and tables, what the own prompt holds too, kin, requests whose prompt is not all text.

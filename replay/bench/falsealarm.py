@@ -1,7 +1,7 @@
 """How often all detectors together take a clean request for a corrupted one: `make bench-falsealarm`.
 
-    python -m replay.bench.falsealarm --requests 2000       some seconds; writes rules/quality.json
-    python -m replay.bench.falsealarm --requests 100000     six minutes of CPU
+    python -m replay.bench.falsealarm --requests 2000       some seconds, a look; writes nothing
+    python -m replay.bench.falsealarm --requests 101000     three minutes of CPU; writes rules/quality.json
 
 Clean traffic of many sessions (`clean_traffic`), judged by all detectors of the default rules with the index
 of who said what. Each answer comes in verify steps of three drafts whose acceptance differs from request to
@@ -28,6 +28,9 @@ from service.core.recorded import PSEUDO_TOKEN
 
 KAPPA: Final = 20
 WORKER: Final = WorkerFacts("http://bench", Drafter.MODEL, K)
+PUBLISHED: Final = 100_000
+"""Fewer requests bound the rate by too little to be published."""
+
 LATER: Final = 3.0
 """No alarm in n requests bounds their rate by this over n, at 95 %."""
 
@@ -80,7 +83,7 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="write nothing")
     args = parser.parse_args()
     figures = measure(args.requests, args.seed)
-    if not args.dry:
+    if not args.dry and figures["requests"] >= PUBLISHED:
         publish({"clean_requests": figures})
     print(json.dumps(figures))
 

@@ -1,6 +1,7 @@
 """What every test shares: one event loop, one hypothesis profile, more time where processes start."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,10 @@ settings.register_profile("local", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+
+# A shell's background job ignores Ctrl-C and hands that down: what tests start and interrupt would never end.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 E2E_S = 180
 """For tests that start processes, instead of pyproject.toml's limit: a busy machine is slow to start them."""

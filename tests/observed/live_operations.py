@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from replay.child import free_port
@@ -19,8 +20,9 @@ from replay.demo.sidecar import Sidecar
 from replay.lab.router import Router
 from replay.lab.scenario import SCENARIOS
 from replay.lab.stage import Stage
-from service.edges.boards import BOARDS
-from tests.observed.observatory import Observatory
+from tests.observed.acts import ELSEWHERE
+from tests.observed.observatory import Observatory, Routed
+from tests.observed.panels import TITLES, silent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -28,26 +30,13 @@ ROOT: Final = Path(__file__).parents[2]
 SERVE: Final = [sys.executable, "-m", "service", "serve"]
 SECONDS: Final = 90.0
 LOOK_S: Final = 1.0
-NEEDS_MORE: Final = {
-    "What engines say of corrupted state": "a real engine's log; the lab's check nothing",
-    "Probes": "a probe in a real engine",
-    "The baseline each worker is held against": "hours of traffic",
-    "Evidence that acceptance fell": "the same",
-    "Workers under suspicion": "the same",
-}
-"""Panels that this stage cannot fill, and what would."""
-
-
-def asked(expr: str) -> str:
-    """A panel's expression as Grafana would send it, for all jobs and a scrape a second."""
-    return expr.replace("$job", ".*").replace("$__rate_interval", "30s")
 
 
 def place(url: str) -> str:
     return urlsplit(url).netloc
 
 
-async def watch(observatory: Observatory, fired: set[str], routed: dict[str, str]) -> None:
+async def watch(observatory: Observatory, fired: set[str], routed: dict[str, Routed]) -> None:
     """Collect alerts as they come and go."""
     while True:
         fired.update(await observatory.firing())
@@ -55,20 +44,19 @@ async def watch(observatory: Observatory, fired: set[str], routed: dict[str, str
         await asyncio.sleep(LOOK_S)
 
 
-async def silent_panels(observatory: Observatory) -> dict[str, list[str]]:
-    """Panels with a query that no series answers though it could, by board."""
-    silent: dict[str, list[str]] = {}
-    for board in BOARDS:
-        for panel in board.panels:
-            found = [await observatory.query(asked(one.expr)) for one in panel.queries]
-            if not all(found) and panel.title not in NEEDS_MORE:
-                silent.setdefault(board.uid, []).append(panel.title)
-    return silent
+async def lint(admin_url: str) -> None:
+    """What the sidecar exposes, after all that it has seen, in the eyes of promtool."""
+    async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
+        page = (await client.get(f"{admin_url}/metrics")).content
+    words, pipe = ("promtool", "check", "metrics"), asyncio.subprocess.PIPE
+    checking = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
+    said, complaints = await checking.communicate(page)
+    assert (checking.returncode, said + complaints) == (0, b"")
 
 
 async def test_every_panel_has_series_and_alerts_fire_and_are_routed(tmp_path: Path) -> None:
     fired: set[str] = set()
-    routed: dict[str, str] = {}
+    routed: dict[str, Routed] = {}
     data_port = free_port()
     stage = Stage(SCENARIOS["ops-all"], SECONDS, target=f"http://127.0.0.1:{data_port}", seed=1)
     async with (
@@ -84,10 +72,15 @@ async def test_every_panel_has_series_and_alerts_fire_and_are_routed(tmp_path: P
         async with Observatory(tmp_path, ROOT, targets) as observatory, asyncio.TaskGroup() as group:
             watching = group.create_task(watch(observatory, fired, routed), name="watch")
             await stage.play(sys.stderr.write)
-            silent = await silent_panels(observatory)
+            mute = await silent(observatory, TITLES - ELSEWHERE)
+            await lint(sidecar.admin_url)
             watching.cancel()
-    told = {"fired": sorted(fired), "routed": routed, "silent": silent}
+    told = {
+        "fired": sorted(fired),
+        "routed": {name: how.receiver for name, how in routed.items()},
+        "silent": mute,
+    }
     sys.stderr.write(json.dumps(told, indent=2) + "\n")
-    assert silent == {}
+    assert mute == []
     assert fired
     assert fired <= set(routed)

@@ -125,7 +125,10 @@ def test_the_gateway_of_the_base_is_one_that_the_component_stands_beside() -> No
 
 def test_clients_reach_the_gateway_through_the_guard_alone() -> None:
     (port,) = SERVICE["spec"]["ports"]
-    assert port["targetPort"] in {one["name"] for one in CONTAINER["ports"]}
+    assert (
+        port["targetPort"]
+        == next(one for one in CONTAINER["ports"] if one["name"] == "guarded")["containerPort"]
+    )
     labels = GATEWAY["spec"]["template"]["metadata"]["labels"]
     for selector in (
         SERVICE["spec"]["selector"],

@@ -16,12 +16,16 @@ from service.core.fleet_watch import FleetWatch
 from service.core.fusion import Fusion
 from service.core.governor import Governor
 from service.core.groundtruth import GroundTruth
+from service.core.inspector import Inspector
 from service.core.probe_feed import ProbeFeed
 from service.core.retry import RetryBudget
 from service.core.vocabulary import Vocabularies
 
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
 """All streams together: a sidecar must not be the reason its gateway's node runs out of memory."""
+UNARMED: Final = frozenset({Acceptance.name})
+"""What `protect` does not act upon before it was calibrated."""
+
 SAMPLES_MAX: Final = 4096
 """Observations kept between two drains; more are counted, not kept."""
 
@@ -43,7 +47,6 @@ class Desk:
         "observing",
         "probes",
         "samples",
-        "unlearned",
         "vocabularies",
         "watch",
     )
@@ -59,7 +62,6 @@ class Desk:
     ) -> None:
         self.detectors = tuple(detectors)
         self.observing = tuple(one for one in self.detectors if one.name not in offline)
-        self.unlearned = tuple(one for one in self.detectors if one.name != Acceptance.name)
         self.fusion = fusion
         self.governor = governor or Governor()
         self.budget = RetryBudget()
@@ -77,17 +79,16 @@ class Desk:
     def __repr__(self) -> str:
         return f"<Desk {self.held_bytes} bytes held, {self.budget!r}, {self.governor!r}>"
 
-    def asked(self, policy: Policy, facts: RequestFacts, worker: WorkerFacts) -> tuple[Detector[Any], ...]:
-        """The detectors of one generation.
+    def inspector(self, policy: Policy, facts: RequestFacts, worker: WorkerFacts) -> Inspector:
+        """Who looks at one generation; by fewer detectors where nobody holds it.
 
         `protect` lets acceptance have its say where a calibration covers the request, and not on a safe
         guess: there a draft that is merely poor would hold streams, and answers would be generated twice.
+        It is asked all the same, for of many streams a low one shows that the draft is broken.
         """
-        if policy is Policy.OBSERVE:
-            return self.observing
-        if policy is Policy.PROTECT and not learned(facts, worker):
-            return self.unlearned
-        return self.detectors
+        asked = self.observing if policy is Policy.OBSERVE else self.detectors
+        unarmed = policy is Policy.PROTECT and not learned(facts, worker)
+        return Inspector(facts, worker, asked, self.fusion, unarmed=UNARMED if unarmed else frozenset())
 
     def count(self, *key: str, by: int = 1) -> None:
         """Add to the counter `key[0]` with the label values `key[1:]`."""

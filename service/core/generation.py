@@ -110,8 +110,7 @@ class Generation:
         """The response head is here; only a success is inspected, and by whom is the policy's to say."""
         self.status, self.worker, self.streamed, self.heard_at = status, worker, streamed, now
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own number
-            asked = desk.asked(policy, self._facts, worker)
-            self.inspector = Inspector(self._facts, worker, asked, desk.fusion)
+            self.inspector = desk.inspector(policy, self._facts, worker)
             if desk.probes is not None:
                 self._joined = ProbeJoin(desk.probes, self.outgoing_rid, self._facts.choices)
                 self._fleet = desk.fleet

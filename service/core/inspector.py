@@ -6,7 +6,7 @@ stream goes on (fail open). Memory: the tail of each choice and the detectors' o
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import nan
 from typing import Any
@@ -30,7 +30,16 @@ from service.core.fusion import Fusion
 class Inspector:
     """All choices of one attempt."""
 
-    __slots__ = ("_choices", "_detectors", "_facts", "_fusion", "_worker", "faults", "judgement")
+    __slots__ = (
+        "_choices",
+        "_detectors",
+        "_facts",
+        "_fusion",
+        "_unarmed",
+        "_worker",
+        "faults",
+        "judgement",
+    )
 
     def __init__(
         self,
@@ -38,6 +47,8 @@ class Inspector:
         worker: WorkerFacts,
         detectors: Sequence[Detector[Any]],
         fusion: Fusion,
+        *,
+        unarmed: frozenset[str] = frozenset(),
     ) -> None:
         self.judgement = CLEAN
         self.faults: dict[str, int] = {}
@@ -45,6 +56,7 @@ class Inspector:
         self._worker = worker
         self._detectors: list[Detector[Any] | None] = list(detectors)
         self._fusion = fusion
+        self._unarmed = unarmed  # detectors that are asked and not acted upon
         self._choices: list[Choice] = []
 
     def __repr__(self) -> str:
@@ -58,6 +70,11 @@ class Inspector:
     def findings(self) -> tuple[Finding, ...]:
         """What each detector said last, choice by choice."""
         return tuple(finding for choice in self._choices for finding in choice.findings.values())
+
+    @property
+    def doubt(self) -> float:
+        """How strongly the findings on the most suspect choice speak."""
+        return max((self._fusion.doubt(self._armed(choice)) for choice in self._choices), default=0.0)
 
     @property
     def tokens(self) -> int:
@@ -185,7 +202,11 @@ class Inspector:
                 choice.findings[finding.detector] = finding
                 changed = True
         if changed:
-            choice.judgement = self._fusion.judge(choice.findings.values(), choice.index)
+            choice.judgement = self._fusion.judge(self._armed(choice), choice.index)
+
+    def _armed(self, choice: Choice) -> Iterable[Finding]:
+        said = choice.findings.values()
+        return [one for one in said if one.detector not in self._unarmed] if self._unarmed else said
 
     def _switch_off(self, place: int) -> None:
         broken = self._detectors[place]

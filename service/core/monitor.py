@@ -281,8 +281,8 @@ class Monitor(Custody):
         """
         if judgement.level is not Level.SUSPECT or self.released or self.record.suspected:
             return False
-        inspector, fusion = self.generation.inspector, self._desk.fusion
-        return inspector is not None and fusion.doubt(inspector.findings()) >= fusion.second_opinion
+        inspector = self.generation.inspector
+        return inspector is not None and inspector.doubt >= self._desk.fusion.second_opinion
 
     def _lost(self, ending: Ending, now: float) -> Sequence[Action]:
         """Router or engine failed us before the response was complete."""

@@ -3,7 +3,7 @@ import pytest
 from service.core.anchors import ANY, Anchors
 from service.core.desk import SAMPLES_MAX, Desk
 from service.core.detectors.acceptance import Acceptance
-from service.core.events import Drafter, Policy, RequestFacts, WorkerFacts
+from service.core.events import Delta, Drafter, Level, Policy, RequestFacts, WorkerFacts
 from tests.service.core.toy import FUSION, SaysBad, desk
 
 ACCEPTANCE = Acceptance(safe_anchor=0.35, floor_min=0.25, corrupt_rate=0.15, clip=6.0, report_step=0.5)
@@ -50,13 +50,20 @@ def test_no_probe_is_listened_for_unless_somebody_sets_it_up() -> None:
 def test_protect_arms_acceptance_only_where_a_calibration_covers_the_request(
     policy: Policy, worker: WorkerFacts, model: str, has_its_say: bool
 ) -> None:
-    shared = Desk((ACCEPTANCE, SaysBad()), FUSION)
-    asked = shared.asked(policy, RequestFacts("toy", model=model), worker)
-    assert (ACCEPTANCE in asked) is has_its_say
-    assert SaysBad() in asked
+    inspector = Desk((ACCEPTANCE, SaysBad()), FUSION).inspector(
+        policy, RequestFacts("toy", model=model), worker
+    )
+    inspector.read([Delta(text="a", tokens=1)], 0.0)
+    inspector.read([Delta(text="b", tokens=400, exact=(0,) * 400)], 0.0)
+    assert (inspector.judgement.level is Level.SUSPECT) is has_its_say
+    assert (inspector.doubt > 3) is has_its_say
+    assert [finding.detector for finding in inspector.findings()] == ["acceptance"]  # the fleet hears of it
 
 
 def test_observed_streams_go_without_what_is_kept_for_records() -> None:
     shared = Desk((ACCEPTANCE, SaysBad()), FUSION, offline=("acceptance",))
-    assert shared.asked(Policy.OBSERVE, RequestFacts("toy"), LEARNED) == (SaysBad(),)
-    assert ACCEPTANCE in shared.asked(Policy.STRICT, RequestFacts("toy"), LEARNED)
+    low = [Delta(text="a", tokens=1), Delta(text="b", tokens=400, exact=(0,) * 400)]
+    for policy, found in ((Policy.OBSERVE, 0), (Policy.STRICT, 1)):
+        inspector = shared.inspector(policy, RequestFacts("toy", model="m"), LEARNED)
+        inspector.read(low, 0.0)
+        assert len(inspector.findings()) == found

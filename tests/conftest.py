@@ -4,11 +4,12 @@ import os
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# Our machines share two cores, so a deadline for one example would measure the neighbours.
-settings.register_profile("local", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+# Our machines share two cores: a deadline for one example, or for drawing some, would measure the neighbours.
+SLOW = [HealthCheck.too_slow]
+settings.register_profile("local", deadline=None, suppress_health_check=SLOW, max_examples=50)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 

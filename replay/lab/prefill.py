@@ -84,6 +84,7 @@ class PrefillWorker:
         self._going = asyncio.Event()
         self._going.set()
         self._free_at = monotonic()
+        self._piled_s = 0.0  # put in front of the queue while a prefill ran: it comes after that one
         self.cache: PrefixCache | NoCache = NoCache(self.slots)
         self._cache_metrics: CacheMetrics | None = None
         self.log = EngineLog()
@@ -129,13 +130,16 @@ class PrefillWorker:
     @property
     def backlog_s(self) -> float:
         """Time until the prefill that runs now, and all work put in front of the queue, is done."""
-        return max(0.0, self._free_at - monotonic())
+        return max(0.0, self._free_at - monotonic()) + self._piled_s
 
     def pile_up(self, seconds: float) -> None:
         """Put so much work in front of the queue; it goes by like any other."""
         if not 0 <= seconds <= MAX_BACKLOG_S:
             raise ValueError(f"a backlog of {seconds} s is not between 0 and {MAX_BACKLOG_S:g}")
-        self._free_at = max(monotonic(), self._free_at) + seconds
+        if self._turn.locked():
+            self._piled_s += seconds
+        else:
+            self._free_at = max(monotonic(), self._free_at) + seconds
 
     def start(self, asked: Submission, tasks: asyncio.TaskGroup) -> Generation:
         """Take a request in; its work runs as a task of the worker, not of the connection."""
@@ -199,6 +203,7 @@ class PrefillWorker:
         """Compute the prompt when it is its turn, and take as long as a real engine would."""
         async with self._turn:
             await self._going.wait()
+            self._take_up(self._free_at)
             await _until(self._free_at)
             service_s = self._service.time.of(_room(generation)) / (self._service.speed or 1.0)
             done_at = max(announced, self._free_at) + service_s
@@ -206,8 +211,14 @@ class PrefillWorker:
                 first = self._compute(generation, lease)
                 await _until(done_at)
             finally:
-                self._free_at = min(done_at, monotonic())
+                self._take_up(min(done_at, monotonic()))
         return first
+
+    def _take_up(self, free_at: float) -> None:
+        """Say when the worker is free, with what has been put in front of the queue meanwhile."""
+        if self._piled_s:
+            free_at = max(monotonic(), free_at) + self._piled_s
+        self._free_at, self._piled_s = free_at, 0.0
 
     def _compute(self, generation: Generation, lease: Lease) -> int:
         """Compute what the cache does not have, in both models."""

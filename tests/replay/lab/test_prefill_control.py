@@ -93,6 +93,22 @@ async def test_a_backlog_goes_by_before_the_next_prefill() -> None:
         assert monotonic() - began > 0.145
 
 
+async def test_a_backlog_that_comes_while_a_prefill_runs_is_not_lost() -> None:
+    async with running_pair() as pair:
+        switches = PrefillControl(pair.prefill)
+        pair.prefill.serve_at(Service(PrefillTime(30.0)))
+        long, _ = pair.send(pair.asked(prompt(1), max_new_tokens=1))
+        while long.phase != Phase.RUNNING:  # noqa: ASYNC110 (the worker has no such event)
+            await asyncio.sleep(0.001)
+        assert change(switches, backlog_ms=150)["backlog_ms"] >= 150
+        pair.prefill.serve_at(Service())
+        began = monotonic()
+        pair.prefill.abort(long)
+        await pair.answer(pair.asked(prompt(2), max_new_tokens=1))
+        assert monotonic() - began > 0.145
+        assert switches.show()["backlog_ms"] == 0
+
+
 async def test_a_prefill_that_is_aborted_gives_its_time_back() -> None:
     async with running_pair() as pair:
         pair.prefill.serve_at(Service(PrefillTime(30.0)))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 from math import inf
 from time import monotonic
 from typing import Any, Final, Literal
@@ -18,13 +19,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from replay.client import Call, Transport
-from replay.errors import ErrorLimit
+from replay.errors import FAILURES, WINDOW_S, ErrorLimit
 from replay.outcome import result_of
 from replay.outlook import Outlook
 from replay.pacer import Due, Lateness, Pacer
 from replay.plan import PlanError
 from replay.planning.bodies import body_of
-from replay.results import CUT_OFF, AnyLine, Closing, Journal, Metric, ResultsError, Sent, Sync
+from replay.results import CUT_OFF, AnyLine, Closing, Journal, Metric, Result, ResultsError, Sent, Sync
 from replay.scrape import Latest
 from replay.shard import Shard
 
@@ -268,7 +269,7 @@ class Runner:
             flight.timer.cancel()
         result = result_of(due, call, flight.started_s, self._base, flight.met)
         self._endings[result.ending] += 1
-        self._limit.add(result.ending, result.ended_s)
+        self._limit.add(result.ending, result.ended_s, self._sent_with(flight, result))
         if call.sent_at is not None:
             self._late.add(result.arm, result.block, result.scheduled_s, result.sent_s)
         self._write(result)
@@ -278,6 +279,14 @@ class Runner:
         if self._pacer.ended(due.send.id, self.now_s()):
             self._arm()
         self._check_over()
+
+    def _sent_with(self, flight: Flight, result: Result) -> int:
+        """Of a failure: how many went out shortly before it and are still under way."""
+        if result.ending not in FAILURES:
+            return 0
+        since_s = flight.started_s - WINDOW_S
+        earlier = takewhile(lambda one: one.started_s <= flight.started_s, self._flights.values())
+        return sum(one.started_s >= since_s for one in earlier)
 
     def _write(self, *lines: AnyLine) -> bool:
         """Whether the lines are kept."""

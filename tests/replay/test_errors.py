@@ -51,3 +51,23 @@ def test_failures_far_apart_end_no_run_but_count_in_all() -> None:
     assert not found.passed
     assert found.passed_in_all
     assert (found.failures, found.ended) == (10, 20)
+
+
+def test_failures_that_end_before_the_answers_sent_with_them_are_a_share_of_all() -> None:
+    fast, hang = ErrorLimit(0.2), ErrorLimit(0.2)
+    for number in range(10):
+        fast.add("error", number * 1.0, going_on=50)  # one in fifty; the others are still being answered
+        hang.add("timeout", number * 1.0)  # nobody is left of those sent before
+    assert not fast.passed
+    assert hang.passed
+
+
+def test_a_backend_that_turns_bad_under_long_answers_is_told_within_ten_seconds() -> None:
+    found = ErrorLimit(0.2)
+    for number in range(500):  # fifty a second, each refused; those sent before the turn go on
+        at_s = number / 50
+        found.add("error", at_s, going_on=round(50 * (10 - at_s)))
+        if found.passed:
+            break
+    assert found.passed
+    assert at_s < 5

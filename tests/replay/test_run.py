@@ -113,6 +113,16 @@ async def test_a_few_failures_end_no_run(tmp_path: Path) -> None:
     assert (summary.stopped, summary.failing, summary.failures, summary.left) == (None, False, 2, 0)
 
 
+async def test_failures_that_end_first_do_not_end_a_run_that_goes_well(tmp_path: Path) -> None:
+    """Eight of forty are refused at once, and all others are still being answered then."""
+    bad: list[bytes | float] = [answer(b"{}", b"HTTP/1.1 500 X\r\n", JSON)]
+    scripts = [bad if number % 5 == 4 else [2.0, GOOD] for number in range(40)]
+    plan, out = plan_of(tmp_path / "p", evenly(40, 0.01)), tmp_path / "r"
+    async with ScriptedUpstream(*scripts) as server:
+        summary = await run_plan(plan, out, options(server.url, error_share=0.25))
+    assert (summary.stopped, summary.failures, summary.left) == (None, 8, 0)
+
+
 async def test_a_client_that_gave_up_gives_up_again_at_the_same_point(tmp_path: Path) -> None:
     sends = [send("a", 0.0, abort_after_s=0.15), send("b", 0.0)]
     out = tmp_path / "r"

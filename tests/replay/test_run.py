@@ -116,7 +116,8 @@ async def test_a_few_failures_end_no_run(tmp_path: Path) -> None:
 async def test_failures_that_end_first_do_not_end_a_run_that_goes_well(tmp_path: Path) -> None:
     """Eight of forty are refused at once, and all others are still being answered then."""
     bad: list[bytes | float] = [answer(b"{}", b"HTTP/1.1 500 X\r\n", JSON)]
-    scripts = [bad if number % 5 == 4 else [2.0, GOOD] for number in range(40)]
+    good: list[bytes | float] = [2.0, GOOD]
+    scripts = [bad if number % 5 == 4 else good for number in range(40)]
     plan, out = plan_of(tmp_path / "p", evenly(40, 0.01)), tmp_path / "r"
     async with ScriptedUpstream(*scripts) as server:
         summary = await run_plan(plan, out, options(server.url, error_share=0.25))

@@ -93,6 +93,6 @@ def test_a_pool_leaves_no_name_in_shared_memory() -> None:
     before = set(os.listdir("/dev/shm"))  # noqa: PTH208, S108 (looking, not writing)
     fd = make_memory(SHAPE, "test")
     pool = KVPool(fd, SHAPE)
-    assert set(os.listdir("/dev/shm")) == before  # noqa: PTH208, S108
+    assert set(os.listdir("/dev/shm")) <= before  # noqa: PTH208, S108
     assert "6 pages" in repr(pool)
     os.close(fd)

@@ -1,6 +1,7 @@
 """The whole lab in processes: it answers exactly, survives a killed worker, and leaves nothing behind."""
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -85,6 +86,7 @@ def free(port: int) -> bool:
 
 
 def descriptors() -> int:
+    gc.collect()  # what earlier tests left goes now, and not between two counts
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -103,9 +105,9 @@ async def test_every_pair_answers_as_the_model_alone_and_nothing_is_left() -> No
         lines = await lab.ledger()
         assert [line["answer_changed"] for line in lines].count(True) == 1
         assert len(lines) == 5
-        assert shared_memory() == before
+        assert shared_memory() <= before
     assert not any(running(pid) for pid in pids)
-    assert shared_memory() == before
+    assert shared_memory() <= before
     assert descriptors() == opened
     assert repr(lab) == "<Lab not started>"
 
@@ -128,7 +130,7 @@ async def test_a_killed_worker_is_missed_the_others_serve_on_and_the_end_is_clea
         assert answer.json()["output_ids"] == reference_answer(prompt(3), 128)
         assert len(await lab.ledger()) == 1
     assert not any(running(pid) for pid in pids)
-    assert shared_memory() == before
+    assert shared_memory() <= before
 
 
 @pytest.mark.e2e
@@ -152,7 +154,7 @@ async def test_requests_of_a_killed_prefill_worker_fail_and_give_their_pages_bac
             loads = (await client.get(f"{url}/v1/loads")).json()["loads"][0]
         assert other.json()["output_ids"] == reference_answer(prompt(3), 128)
         assert loads["num_used_tokens"] == 0
-    assert shared_memory() == before
+    assert shared_memory() <= before
 
 
 def start_program() -> tuple[subprocess.Popen[str], list[str]]:

@@ -7,9 +7,9 @@
     race        what giving up does is a switch: `unfixed` frees the pages while prefill may still write
 
 Time runs as in `replay.lab.curve`, 160 times as fast as in production, but the waiting timeout is shorter and
-answers last longer, so that a run of minutes has something to count. The simulator expects some 600 bad
-answers in 10,000 at the peak, none in one block of forty, with 18 % of the requests given up; and at the idle
-load 2 in 10,000.
+answers last longer, so that a run of minutes has something to count. The simulator expects some 780 bad
+answers in 10,000 at the peak, some in every block, with 21 % of the requests given up; and at the idle load 2
+in 10,000.
 """
 
 from contextlib import AsyncExitStack
@@ -35,9 +35,10 @@ LONG_WAITING_S: Final = 20.0
 STEP_S: Final = 0.3
 """An answer takes some five steps; while it lasts, a late write may hit it."""
 
-BACKLOG_S: Final = 1.6
+BACKLOG_S: Final = 1.8
 """Work in front of one prefill worker when a block at the peak begins: more, and a quarter of all requests is
-given up, which is a backend that fails; less, and some blocks pass without a bad answer."""
+given up, which is a backend that fails; less, and some blocks pass without a bad answer, or the fence takes
+most of the failures along, as a trigger does."""
 
 IDLE, PEAK = 0.30, 0.75
 """Share of time that a prefill worker is busy."""

@@ -7,9 +7,8 @@
     race        what giving up does is a switch: `unfixed` frees the pages while prefill may still write
 
 Time runs as in `replay.lab.curve`, 160 times as fast as in production, but the waiting timeout is shorter and
-answers last longer, so that a run of minutes has something to count. The simulator expects some 780 bad
-answers in 10,000 at the peak, some in every block, with 21 % of the requests given up; and at the idle load 2
-in 10,000.
+answers last longer, so that a run of minutes has something to count. The simulator expects some 760 bad
+answers in 10,000 at the peak, some in every block, with one request in five given up, and none idle.
 """
 
 from contextlib import AsyncExitStack

@@ -124,6 +124,9 @@ bench-falsealarm: setup ## clean requests that are taken for corrupted: 2000, or
 	  -r requirements/bench-$*.txt
 	@touch $@
 
+bench-crosstalk: setup ## whole-slot swaps: whose words were recognised in another's answer
+	.venv/bin/python -m replay.bench.crosstalk $(or $(ARGS),--clean 0 --swaps 400)
+
 bench-replay: setup .venv-bench-sglang/.ready .venv-bench-aiperf/.ready .venv-bench-guidellm/.ready ## CPU a request of the load client beside three others (7 GB the first time)
 	.venv/bin/python -m replay.bench.client $(ARGS)
 

@@ -5,7 +5,7 @@ import pytest
 from service.edges.collectors.bench import KEY, REQUESTS, ROUNDS, STEPS_A_SECOND, WORKERS, measure
 
 TRIES = 6
-"""Neighbours on the same core only make reading dearer (three times, once): the least of some tries counts."""
+"""Neighbours on the same core make reading dearer (three times, once): the least of some tries counts."""
 
 
 @pytest.mark.parametrize("key", [b"", KEY], ids=["unix", "udp"])

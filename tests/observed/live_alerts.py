@@ -224,6 +224,12 @@ async def test_answers_in_many_scripts_at_once_are_told(tmp_path: Path) -> None:
         asking.cancel()
 
 
+async def overflow(port: int) -> None:
+    """Fill the queue, and go on: a counter that rose before the first scrape never seems to rise."""
+    await ask(port, -(-QUEUE_MAX // AT_ONCE) + 20)
+    await ask(port, 1000, pause_s=0.5)
+
+
 async def test_incidents_that_no_disk_takes_are_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("where a folder should be")
     store = f"sqlite+aiosqlite:///{tmp_path / 'file' / 'x.db'}"
@@ -231,7 +237,7 @@ async def test_incidents_that_no_disk_takes_are_told(tmp_path: Path) -> None:
         scripted(tmp_path, whole(LOOP, 840), policy="observe", store=store) as sidecar,
         asyncio.TaskGroup() as group,
     ):
-        for number in range(AT_ONCE):
-            share = -(-QUEUE_MAX // AT_ONCE) + 20
-            group.create_task(ask(sidecar.port, share), name=f"client-{number}")
+        clients = [group.create_task(overflow(sidecar.port), name=f"client-{n}") for n in range(AT_ONCE)]
         await watched("disk", "SpecGuardCasesDropped", sidecar, tmp_path)
+        for client in clients:
+            client.cancel()

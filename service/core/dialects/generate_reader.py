@@ -100,19 +100,19 @@ class _Growing:
         self._end = 0  # of the bytes before the closing bracket
         self._seam = b""
 
-    def new(self, raw: bytes) -> tuple[int, ...]:
-        """What has been added; nothing where this is no list of numbers."""
+    def new(self, raw: bytes | memoryview) -> tuple[int, ...]:
+        """What has been added; nothing where this is no list of numbers. Only what is new is copied."""
         end = self._end
         try:
             if end and raw[max(0, end - SEAM_BYTES) : end] == self._seam:
-                new = _COUNTS.decode(b"[%b]" % raw[end:-1].lstrip(b","))
+                new = _COUNTS.decode(b"[%b]" % bytes(raw[end:-1]).lstrip(b","))
             else:
                 new = _COUNTS.decode(raw)[self._count :]
         except UNDECODABLE:
             return ()
         self._count += len(new)
         self._end = len(raw) - 1 if self._count else 0
-        self._seam = raw[max(0, self._end - SEAM_BYTES) : self._end]
+        self._seam = bytes(raw[max(0, self._end - SEAM_BYTES) : self._end])
         return tuple(new)
 
 
@@ -156,7 +156,7 @@ class _Progress:
         self.advance(payload, max(0, end), len(text) if self.cumulative else self.chars + len(text))
         return text[before:]
 
-    def delta(self, index: int, text: str, meta: _Meta, ids: bytes) -> Delta:
+    def delta(self, index: int, text: str, meta: _Meta, ids: bytes | memoryview) -> Delta:
         """The event's delta; from here on its tokens are the old ones."""
         counts = bytes(meta.specguard_accepted)
         growing = self.cumulative or not self.tokens
@@ -211,7 +211,7 @@ class GenerateReader:
             if tail is None or tail.meta_info is None or progress is None or text is None:
                 deltas += self._read_whole(payload)
             else:
-                ids = payload[progress.text_end + len(_AFTER_TEXT) : mark - 1]
+                ids = memoryview(payload)[progress.text_end + len(_AFTER_TEXT) : mark - 1]
                 deltas.append(progress.delta(tail.index, text, tail.meta_info, ids))
         return deltas
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.choice import PIECE_CHARS, SLACK_BYTES, TAIL_BYTES, Choice
+from service.core.choice import IDS_KEPT, PIECE_CHARS, SLACK_BYTES, TAIL_BYTES, Choice
 from service.core.events import Delta, Look, WorkerFacts
 
 
@@ -38,6 +38,17 @@ def test_the_tail_is_bounded_and_ends_in_what_came_last() -> None:
         (look,) = followed.read([Delta(text=f"{place:04d}" + "é" * 500, tokens=place + 1)], 0.0)
         assert len(look.tail) <= TAIL_BYTES + SLACK_BYTES + 4 * PIECE_CHARS
         assert bytes(look.tail).endswith(f"{place:04d}".encode() + "é".encode() * 500)
+
+
+def test_the_newest_ids_are_kept_in_four_bytes_each_and_none_that_no_vocabulary_has() -> None:
+    followed = choice()
+    for start in range(0, IDS_KEPT + 128, 64):
+        (look,) = followed.read([Delta(text="a", ids=(-1, *range(start, start + 64), 1 << 40))], 0.0)
+        assert look.ids == (-1, *range(start, start + 64), 1 << 40)
+    kept = followed.said
+    assert kept is not None
+    assert kept.tolist() == list(range(128, IDS_KEPT + 128))
+    assert kept.itemsize * len(kept) == 4 * IDS_KEPT
 
 
 def test_tokens_never_run_backwards() -> None:

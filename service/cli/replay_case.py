@@ -15,14 +15,13 @@ from service.cli.admin_port import AdminPort, Where, identifier
 from service.cli.exits import BAD_INPUT, DONE, FOUND, NOT_ALLOWED, Unfit
 from service.cli.options import JsonFlag, print_json, print_line
 from service.cli.replay_judge import code_of, judged, show
-from service.cli.replay_run import RunWishes, end_code, lines_of, to_the_end
+from service.cli.replay_run import AS_WISHED, RunWishes, end_code, lines_of, to_the_end
 
 if TYPE_CHECKING:
     from replay.judge import Judged
     from replay.reproduce import CaseWishes, Price, Reproduction
 
 HERE: Final = Where()
-AS_WISHED: Final = RunWishes()
 TOLD: Final = "untold.json"
 """In a case's folder: a verdict that the sidecar has not got yet."""
 SEEN_MAX: Final = 500

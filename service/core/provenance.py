@@ -330,10 +330,8 @@ class Provenance:
         if not lost.any():
             return
         lost &= np.isin(numbers_of(held), speakers)
-        new, held = (
-            new[lost],
-            held[lost] & ~_SPOKEN,
-        )  # said at the same time: suspicion of one excuses neither
+        # Said at the same time: suspicion of one excuses neither.
+        new, held = new[lost], held[lost] & ~_SPOKEN
         for at in new[self._strangers(batch, grams.text[new], held, now)].tolist():
             same = np.flatnonzero(grams.hashes == grams.hashes[at])
             for one, other in permutations(same.tolist(), 2):

@@ -177,9 +177,8 @@ def _timing(incident: Incident, scene: Scene, at_ms: int) -> dict[str, Any]:
 
 def _dp_rank(incident: Incident) -> int:
     """Of the worst attempt, whose engine the scene is."""
-    return (
-        max(incident.attempts, key=lambda one: one.judgement.level).dp_rank if incident.attempts else UNKNOWN
-    )
+    worst = max(incident.attempts, key=lambda one: one.judgement.level, default=None)
+    return worst.dp_rank if worst is not None else UNKNOWN
 
 
 def _co_batched(scene: Scene, salt: bytes) -> list[str] | str:

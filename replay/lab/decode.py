@@ -212,9 +212,11 @@ class DecodeWorker:
         asked, tenancy = generation.asked, None
         try:
             slot = await self.slots.take(len(asked.prompt) + asked.max_new_tokens + DRAFT_TOKENS)
-            generation.phase = Phase.TRANSFER
+            generation.phase, allocated = Phase.TRANSFER, monotonic()
+            self.metrics.stage("decode_bootstrap", allocated - generation.stamps.received)
             tenancy = self.handovers.open(asked, slot)
             done = await self.handovers.receive(tenancy)
+            self.metrics.stage("decode_transferred", monotonic() - allocated)
         except (KVTransferError, PoolExhaustedError) as error:
             self._lose(generation, tenancy, str(error))
         except asyncio.CancelledError:
@@ -276,6 +278,7 @@ class DecodeWorker:
         one.tenancy.lease.move(Move.JOIN)
         generation.enter_forward()
         generation.say(one.state.answer)
+        self.metrics.stage("decode_waiting", monotonic() - one.last_step_at)
         one.last_step_at = monotonic()
         self.metrics.first_token(
             one.last_step_at - generation.stamps.received, streaming=generation.asked.stream

@@ -9,6 +9,7 @@ of a worker, never of a request.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -36,6 +37,7 @@ _MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500)
 _HELD_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60)
 _SPEED_GB_S = (0.1, 0.5, 1, 5, 10, 25, 50, 100, 200, 400)
 _SIZE_MB = (1, 5, 10, 50, 100, 500, 1000, 5000, 10000)
+_STAGE_S = tuple(0.001 * 1.62**power for power in range(30))
 
 _SCHEDULER = ("engine_type", "model_name", "moe_ep_rank", "pp_rank", "tp_rank")
 _TOKENIZER = ("engine_type", "model_name")
@@ -111,6 +113,16 @@ _TRANSFER_HISTOGRAMS: dict[str, tuple[str, Sequence[float]]] = {
     "kv_transfer_bootstrap_ms": ("Histogram of KV transfer bootstrap time in ms.", _MS),
     "kv_transfer_alloc_ms": ("Histogram of KV transfer allocation waiting time in ms.", _MS),
 }
+_STAGES = "per_stage_req_latency_seconds"
+_STAGES_TEXT = "The latency of each stage of requests."
+Stage = Literal[
+    "prefill_bootstrap",
+    "prefill_forward",
+    "prefill_transfer_kv_cache",
+    "decode_bootstrap",
+    "decode_transferred",
+    "decode_waiting",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +156,13 @@ class Metrics:
                 for name, (text, buckets) in _TRANSFER_HISTOGRAMS.items()
             },
         }
+        self._stages = Histogram(
+            f"sglang:{_STAGES}",
+            _STAGES_TEXT,
+            (*_SCHEDULER, "stage"),
+            buckets=_STAGE_S,
+            registry=self.registry,
+        )
         self._set_constants()
         self._window = Window(monotonic())
 
@@ -199,8 +218,14 @@ class Metrics:
         self._counters["realtime_tokens_total"].labels(*self._ranks, "prefill_compute").inc(tokens)
         self._counters["realtime_tokens_total"].labels(*self._ranks, "prefill_cache").inc(cached_tokens)
 
+    def stage(self, name: Stage, seconds: float) -> None:
+        """Observe how long one request stayed at one station."""
+        self._stages.labels(*self._ranks, name).observe(seconds)
+
     def transferred(self, transfer: Transfer) -> None:
         """Observe one hand-over on the prefill side."""
+        self.stage("prefill_bootstrap", transfer.bootstrap_s)
+        self.stage("prefill_transfer_kv_cache", transfer.write_s)
         seconds = max(transfer.write_s, 1e-9)
         for name, value in (
             ("kv_transfer_speed_gb_s", transfer.size_bytes / seconds / 1e9),

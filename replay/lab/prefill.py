@@ -208,8 +208,10 @@ class PrefillWorker:
             service_s = self._service.time.of(_room(generation)) / (self._service.speed or 1.0)
             done_at = max(announced, self._free_at) + service_s
             try:
+                forward = monotonic()
                 first = self._compute(generation, lease)
                 await _until(done_at)
+                self.metrics.stage("prefill_forward", monotonic() - forward)
             finally:
                 self._take_up(min(done_at, monotonic()))
         return first

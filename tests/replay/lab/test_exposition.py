@@ -77,7 +77,8 @@ def test_a_family_is_described_and_labelled_as_captured(name: str) -> None:
     samples = re.findall(rf"^{plain}(?:_total|_bucket|_sum|_count)?{{.*", shown, re.MULTILINE)
     labels = {frozenset(re.findall(r'(\w+)="', line)) - {"le"} for line in samples}
     assert labels == {frozenset(captured["labels"])}
-    buckets = [float(le) for le in re.findall(rf'^{name}_bucket.*le="([^"]+)"', shown, re.MULTILINE)]
+    edges = re.findall(rf'^{name}_bucket.*le="([^"]+)"', shown, re.MULTILINE)
+    buckets = [float(le) for le in dict.fromkeys(edges)]
     assert buckets == [float(le) for le in captured.get("buckets", [])]
 
 
@@ -105,6 +106,17 @@ def test_batch_gauges_move_at_the_end_of_an_interval_and_count_the_bonus_token()
     assert value(shown, "spec_accept_rate") == 0.25
     assert value(shown, "gen_throughput") > 0
     assert value(shown, "realtime_tokens_total", mode="decode") == 4 * DECODE_LOG_INTERVAL
+
+
+def test_the_stations_of_a_hand_over_are_told_one_by_one() -> None:
+    metrics = Metrics("prefill", 64)
+    metrics.stage("prefill_forward", 0.25)
+    metrics.transferred(Transfer(0.01, 0.001, 0.002, 500_000))
+    shown, seconds = text(metrics), "per_stage_req_latency_seconds_sum"
+    told = [
+        value(shown, seconds, stage=f"prefill_{one}") for one in ("bootstrap", "forward", "transfer_kv_cache")
+    ]
+    assert told == [0.01, 0.25, 0.002]
 
 
 def test_fleet_accept_length_follows_from_two_counters() -> None:

@@ -1,6 +1,7 @@
 """The prefill worker hands exact KV over, answers one token, and says why when it cannot."""
 
 import asyncio
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from replay.lab import speculation
 from replay.lab.bootstrap import Announce, KVReceiver, KVTransferError, Timeouts
 from replay.lab.intake import RequestError
 from replay.lab.kvpool import pages_for
+from replay.lab.load import PrefillTime
+from replay.lab.prefill import Service
 from replay.lab.scheduler import Aborted, LengthReached
 from replay.lab.speculation import load_models
 from tests.replay.lab.labkit import finished, prompt, running_pair
@@ -39,6 +42,25 @@ async def test_the_kv_in_the_decode_pool_is_that_of_a_prefill_alone() -> None:
         assert generation.finish == LengthReached(0)
         assert pair.prefill.slots.table.usage == 0
         assert len(pair.prefill.live) == 0
+
+
+async def test_a_request_tells_how_long_it_was_at_each_station() -> None:
+    time = PrefillTime(0.02)
+    async with running_pair() as pair:
+        pair.prefill.serve_at(Service(time))
+        asked = pair.asked(prompt())
+        assert asked.bootstrap is not None
+        await pair.answer(asked)
+        prefill, decode = (station_s(one.metrics.render({}, 1)) for one in (pair.prefill, pair.decode))
+    assert prefill["prefill_forward"] > time.of(asked.bootstrap.room) / 2
+    assert set(prefill) == {"prefill_bootstrap", "prefill_forward", "prefill_transfer_kv_cache"}
+    assert set(decode) == {"decode_bootstrap", "decode_transferred", "decode_waiting"}
+
+
+def station_s(shown: bytes) -> dict[str, float]:
+    """Seconds by station."""
+    sums = re.findall(r'per_stage_req_latency_seconds_sum{.*stage="(\w+)".*} (\S+)', shown.decode())
+    return {stage: float(seconds) for stage, seconds in sums}
 
 
 async def test_without_a_room_a_request_is_refused() -> None:

@@ -278,11 +278,10 @@ class DecodeWorker:
         one.tenancy.lease.move(Move.JOIN)
         generation.enter_forward()
         generation.say(one.state.answer)
-        self.metrics.stage("decode_waiting", monotonic() - one.last_step_at)
-        one.last_step_at = monotonic()
-        self.metrics.first_token(
-            one.last_step_at - generation.stamps.received, streaming=generation.asked.stream
-        )
+        now = monotonic()
+        self.metrics.stage("decode_waiting", now - one.last_step_at)
+        one.last_step_at = now
+        self.metrics.first_token(now - generation.stamps.received, streaming=generation.asked.stream)
         if generation.finish:
             self._retire(one, generation.finish)
         else:

@@ -102,19 +102,19 @@ _TOKENIZER_HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], Sequence[float]]] =
         _E2E_S,
     ),
 }
-_TRANSFER_HISTOGRAMS: dict[str, tuple[str, Sequence[float]]] = {
+_SCHEDULER_HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], Sequence[float]]] = {
     "decode_deferred_kv_release_seconds": (
         "Histogram of time spent holding deferred decode KV releases.",
+        (),
         _HELD_S,
     ),
-    "kv_transfer_speed_gb_s": ("Histogram of KV cache transfer speed in GB/s.", _SPEED_GB_S),
-    "kv_transfer_latency_ms": ("Histogram of KV cache transfer latency in ms.", (*_MS, 5000)),
-    "kv_transfer_total_mb": ("Histogram of KV cache transfer size in MB.", _SIZE_MB),
-    "kv_transfer_bootstrap_ms": ("Histogram of KV transfer bootstrap time in ms.", _MS),
-    "kv_transfer_alloc_ms": ("Histogram of KV transfer allocation waiting time in ms.", _MS),
+    "per_stage_req_latency_seconds": ("The latency of each stage of requests.", ("stage",), _STAGE_S),
+    "kv_transfer_speed_gb_s": ("Histogram of KV cache transfer speed in GB/s.", (), _SPEED_GB_S),
+    "kv_transfer_latency_ms": ("Histogram of KV cache transfer latency in ms.", (), (*_MS, 5000)),
+    "kv_transfer_total_mb": ("Histogram of KV cache transfer size in MB.", (), _SIZE_MB),
+    "kv_transfer_bootstrap_ms": ("Histogram of KV transfer bootstrap time in ms.", (), _MS),
+    "kv_transfer_alloc_ms": ("Histogram of KV transfer allocation waiting time in ms.", (), _MS),
 }
-_STAGES = "per_stage_req_latency_seconds"
-_STAGES_TEXT = "The latency of each stage of requests."
 Stage = Literal[
     "prefill_bootstrap",
     "prefill_forward",
@@ -150,19 +150,9 @@ class Metrics:
             **{name: self._counter(name, *spec, _TOKENIZER) for name, spec in _TOKENIZER_COUNTERS.items()},
         }
         self._histograms = {
-            **{name: self._histogram(name, *spec) for name, spec in _TOKENIZER_HISTOGRAMS.items()},
-            **{
-                name: Histogram(f"sglang:{name}", text, _SCHEDULER, buckets=buckets, registry=self.registry)
-                for name, (text, buckets) in _TRANSFER_HISTOGRAMS.items()
-            },
+            **{n: self._histogram(n, *spec, _SCHEDULER) for n, spec in _SCHEDULER_HISTOGRAMS.items()},
+            **{n: self._histogram(n, *spec, _TOKENIZER) for n, spec in _TOKENIZER_HISTOGRAMS.items()},
         }
-        self._stages = Histogram(
-            f"sglang:{_STAGES}",
-            _STAGES_TEXT,
-            (*_SCHEDULER, "stage"),
-            buckets=_STAGE_S,
-            registry=self.registry,
-        )
         self._set_constants()
         self._window = Window(monotonic())
 
@@ -220,7 +210,7 @@ class Metrics:
 
     def stage(self, name: Stage, seconds: float) -> None:
         """Observe how long one request stayed at one station."""
-        self._stages.labels(*self._ranks, name).observe(seconds)
+        self._histograms["per_stage_req_latency_seconds"].labels(*self._ranks, name).observe(seconds)
 
     def transferred(self, transfer: Transfer) -> None:
         """Observe one hand-over on the prefill side."""
@@ -302,10 +292,10 @@ class Metrics:
             made.labels(*(self._ranks if labels is _SCHEDULER else self._worker))
         return made
 
-    def _histogram(self, name: str, text: str, more: tuple[str, ...], buckets: Sequence[float]) -> Histogram:
-        return Histogram(
-            f"sglang:{name}", text, (*_TOKENIZER, *more), buckets=buckets, registry=self.registry
-        )
+    def _histogram(
+        self, name: str, text: str, more: tuple[str, ...], buckets: Sequence[float], labels: tuple[str, ...]
+    ) -> Histogram:
+        return Histogram(f"sglang:{name}", text, (*labels, *more), buckets=buckets, registry=self.registry)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ order .992. The README beside this says what it reads and why it is not shipped.
 import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,24 +75,17 @@ class Plan:
     """Coordinates that each layer after the first passes on of what it reads, started as a lookup; 0: all."""
 
 
+TARGET = Plan(
+    Shape(layers=4, width=128, heads=2, hidden=256, previous_at=1, second_at=3, second_width=128),
+    TARGET_PATH,
+    steps=3600,
+    decay=0.8,
+    seed=0,
+    kind_weights=(0.27, 0.31, 0.19, 0.23),
+)
 PLANS = {
-    "target": Plan(
-        Shape(layers=4, width=128, heads=2, hidden=256, previous_at=1, second_at=3, second_width=128),
-        TARGET_PATH,
-        steps=3600,
-        decay=0.8,
-        seed=0,
-        kind_weights=(0.27, 0.31, 0.19, 0.23),
-    ),
-    "spread": Plan(
-        Shape(layers=4, width=128, heads=2, hidden=256, previous_at=1, second_at=1, second_width=128),
-        None,
-        steps=3600,
-        decay=0.8,
-        seed=2,
-        kind_weights=(0.27, 0.31, 0.19, 0.23),
-        lookup_width=8,
-    ),
+    "target": TARGET,
+    "spread": replace(TARGET, shape=replace(TARGET.shape, second_at=1), path=None, seed=2, lookup_width=8),
     "draft": Plan(
         Shape(layers=1, width=64, heads=1, hidden=128, previous_at=0, second_at=0, second_width=1),
         DRAFT_PATH,

